@@ -1,0 +1,134 @@
+"""Where do the bytes go? Four figures that are easily mixed up, told apart by name.
+
+allocated  bytes of tensors alive, as torch's allocator counts them
+reserved   bytes that the allocator holds, slack included
+process    resident memory of this process
+device     what the driver sees in use on the card, other processes included
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from gpulab_utils import device
+from gpulab_utils.units import gib
+
+
+@dataclass(frozen=True)
+class Peak:
+    """Most bytes alive at once, and what they were."""
+
+    total: int
+    by_category: dict[str, int]
+
+
+def rss_bytes() -> int:
+    """Resident memory of this process now."""
+    import psutil
+
+    return psutil.Process().memory_info().rss
+
+
+def peak_rss_bytes() -> int:
+    """Most resident memory this process ever had.
+
+    >>> peak_rss_bytes() >= rss_bytes() // 2
+    True
+    """
+    try:
+        import resource
+    except ImportError:  # Windows
+        import psutil
+
+        return psutil.Process().memory_info().peak_wset
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def run_peak_rss(command: list[str], **options) -> tuple[int, int, str]:
+    """Run `command`: (peak RSS in bytes, exit status, what it printed); POSIX only."""
+    child = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
+    )
+    out = child.stdout.read()
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return usage.ru_maxrss * unit, child.returncode, out
+
+
+def peak(step: Callable, *, modules: list, optimizers: list = ()) -> Peak:
+    """Peak bytes of tensors while `step()` runs, by category.
+
+    On a CPU torch's `MemTracker` follows every tensor of `modules` and `optimizers`; on a
+    GPU the allocator's own peak is read, which knows no categories. `step` runs once before,
+    so that lazily made states exist. Time is never taken in the same run.
+    """
+    import torch
+
+    if device.here().is_gpu:
+        step()
+        torch.cuda.reset_peak_memory_stats()
+        step()
+        return Peak(torch.cuda.max_memory_allocated(), {})
+    from torch.distributed._tools.mem_tracker import MemTracker
+
+    tracker = MemTracker()
+    tracker.track_external(*modules, *optimizers)
+    with tracker:
+        step()
+        tracker.reset_mod_stats()  # else the second iteration raises
+        step()
+    seen = tracker.get_tracker_snapshot("peak")
+    (told,) = seen.values()
+    kinds = {str(getattr(k, "value", k)).lower(): int(v) for k, v in told.items() if v}
+    return Peak(kinds.pop("total"), kinds)
+
+
+def report() -> str:
+    """The four figures, labelled, one a line.
+
+    >>> print(report().splitlines()[-1].split(":")[0])
+    process
+    """
+    import torch
+
+    lines = []
+    if device.here().is_gpu:
+        free, total = torch.cuda.mem_get_info()
+        figures = {
+            "allocated": torch.cuda.memory_allocated(),
+            "reserved": torch.cuda.memory_reserved(),
+            "device": total - free,
+        }
+        lines = [f"{name}: {gib(n):.2f} GiB" for name, n in figures.items()]
+    return "\n".join([*lines, f"process: {gib(rss_bytes()):.2f} GiB"])
+
+
+@contextmanager
+def cap(n_bytes: int):
+    """Let torch's allocator have `n_bytes` of this card and no more; nothing on a CPU.
+
+    The cap binds the caching allocator alone: the CUDA context lies outside. Raises
+    `ValueError` where the card is smaller than the cap.
+    """
+    if n_bytes <= 0:
+        raise ValueError(f"n_bytes must be positive, got {n_bytes}")
+    here = device.here()
+    if not here.is_gpu:
+        yield
+        return
+    import torch
+
+    if n_bytes > here.mem_bytes:
+        raise ValueError(
+            f"a cap of {gib(n_bytes):.1f} GiB on {gib(here.mem_bytes):.1f} GiB"
+        )
+    torch.cuda.set_per_process_memory_fraction(n_bytes / here.mem_bytes)
+    try:
+        yield
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
