@@ -22,6 +22,7 @@ _HOME = {
     "compare": "timing",
     "Ratio": "timing",
     "Timing": "timing",
+    "progress": "progress",
 }
 _MODULES = (
     "units",
