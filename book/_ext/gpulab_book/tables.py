@@ -1,0 +1,5 @@
+"""Directives that write a table from the package's data."""
+
+
+def setup(app) -> None:
+    pass

@@ -1,0 +1,56 @@
+"""The package as a wheel beside the pages, for a reader who has only the HTML."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from gpulab_book.fresh import fingerprint
+
+SOURCES = ("gpulab_utils", "results", "pyproject.toml", "README.md", "LICENSE")
+
+
+def name() -> str:
+    """The file name of the wheel."""
+    import gpulab_utils
+
+    return f"gpulab_utils-{gpulab_utils.__version__}-py3-none-any.whl"
+
+
+def build(root: Path, target: Path) -> Path:
+    """Make the wheel from a copy of `root`: an old `build/` would leave old modules in it."""
+    with tempfile.TemporaryDirectory() as copied:
+        for path in map(root.joinpath, SOURCES):
+            if path.is_dir():
+                skip = shutil.ignore_patterns("__pycache__")
+                shutil.copytree(path, Path(copied, path.name), ignore=skip)
+            elif path.exists():
+                shutil.copy(path, copied)
+        code = "import sys; from setuptools.build_meta import build_wheel as b; b(sys.argv[1])"
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(target)],
+            cwd=copied,
+            env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"},
+            capture_output=True,
+            text=True,
+        )
+    if done.returncode:
+        raise RuntimeError(f"no wheel in {target}: {done.stderr[-2000:]}")
+    return target / name()
+
+
+def ship(app, exception) -> None:
+    if exception or app.builder.name != "html":
+        return
+    stamp = Path(app.doctreedir) / "wheel.sha256"
+    now = fingerprint(Path(app.srcdir), SOURCES)
+    target = Path(app.outdir)
+    if not stamp.exists() or stamp.read_text() != now or not (target / name()).exists():
+        build(Path(app.srcdir), target)
+        stamp.write_text(now)
+
+
+def setup(app) -> None:
+    app.connect("build-finished", ship)
