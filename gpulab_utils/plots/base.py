@@ -1,0 +1,52 @@
+"""How a figure of this book looks: one size, a panel of its own, lines told apart twice."""
+
+#: Okabe-Ito colours that keep 3:1 against the panel, each with a marker and a dash.
+LINES = [
+    {"color": "#0072B2", "marker": "o", "linestyle": "-"},
+    {"color": "#D55E00", "marker": "s", "linestyle": "--"},
+    {"color": "#007A5A", "marker": "^", "linestyle": "-."},
+    {"color": "#A85583", "marker": "D", "linestyle": ":"},
+    {"color": "#7A6000", "marker": "v", "linestyle": (0, (5, 1))},
+    {"color": "#333333", "marker": "P", "linestyle": (0, (1, 1))},
+]
+MUTED = "#5A5A5A"  # bounds and reference lines
+_STYLE = {
+    "font.size": 11,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#DDDDDD",
+    "axes.axisbelow": True,
+    "figure.facecolor": "white",  # a light panel in the dark theme too
+    "savefig.facecolor": "white",
+    "figure.dpi": 110,
+    "legend.frameon": False,
+}
+
+
+def figure(
+    xlabel: str, ylabel: str, *, log: str = "", width: float = 7, height: float = 4.2
+):
+    """An empty figure and its axes: labels with units, `log` = "x", "y" or "xy".
+
+    >>> fig, ax = figure("bytes read", "seconds", log="xy")
+    >>> ax.get_xscale(), ax.get_ylabel()
+    ('log', 'seconds')
+    """
+    import matplotlib.pyplot as plt
+
+    with plt.rc_context(_STYLE):
+        fig, ax = plt.subplots(figsize=(width, height), layout="constrained")
+    ax.set(xlabel=xlabel, ylabel=ylabel)
+    for axis in log:
+        getattr(ax, f"set_{axis}scale")("log")
+    return fig, ax
+
+
+def legend(ax) -> None:
+    """The legend, outside the data where there is much of it."""
+    _, labels = ax.get_legend_handles_labels()
+    if len(labels) > 3:
+        ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
+    elif labels:
+        ax.legend(loc="best", frameon=False)

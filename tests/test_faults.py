@@ -1,0 +1,43 @@
+"""A check that cannot fail is no check: each planted fault is caught by the one named."""
+
+import json
+import runpy
+import subprocess
+import sys
+from functools import cache
+
+import pytest
+from lab_files import LABS, ROOT
+
+
+def faults(slug: str) -> list[tuple[str, str, str]]:
+    """(text of the lab, its replacement, the check that must fail) for each fault."""
+    return runpy.run_path(str(ROOT / "tests" / "faults" / f"{slug}.py"))["FAULTS"]
+
+
+@cache
+def outcome(slug: str) -> list[dict]:
+    """What `run_faults` printed for the lab: it is run once for all its faults."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tests" / "run_faults.py"), slug],
+        capture_output=True,
+        text=True,
+        timeout=480,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+@pytest.mark.parametrize("slug", [lab.stem for lab in LABS])
+def test_unedited_lab_passes(slug):
+    assert outcome(slug)[-1] == {"lab": "nothing failed"}
+
+
+@pytest.mark.parametrize(
+    ("slug", "i"), [(lab.stem, i) for lab in LABS for i in range(len(faults(lab.stem)))]
+)
+def test_fault_is_caught(slug, i):
+    (seen,) = [o["seen"] for o in outcome(slug) if o.get("fault") == i]
+    old, new, want = faults(slug)[i]
+    assert seen == "", f"{old!r} -> {new!r}: {want!r} was to fail, seen: {seen}"
