@@ -1,7 +1,7 @@
 """Which pages must be read again? All of them, once what their code reads has changed.
 
-Sphinx looks at a page's own text only: a new recording or a new card would leave old numbers
-in the page. A build that warned is forgotten, else the next one would pass in silence.
+Sphinx looks at a page's own text only: a new recording or a new card would leave old
+numbers in it. A build that warned is forgotten, else the next one would pass in silence.
 """
 
 import hashlib

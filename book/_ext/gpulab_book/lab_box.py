@@ -21,7 +21,7 @@ def colab_url(repository: str, branch: str, path: str) -> str | None:
         return None
     found = re.fullmatch(r"https://github\.com/([\w.-]+/[\w.-]+?)(?:\.git)?/?", repository)
     if not found:
-        raise ValueError(f"_config.yml: repository.url must name GitHub, got {repository!r}")
+        raise ValueError(f"repository.url must name GitHub, got {repository!r}")
     return f"{COLAB}{found[1]}/blob/{branch}/{path}"
 
 
@@ -34,8 +34,8 @@ def recorded(root: Path, lab: str) -> list[dict]:
 def cost(where: dict) -> str:
     """One recording in a sentence.
 
-    >>> cost({"device": "A card", "date": "2026-11-30", "wall_s": 61, "peak_rss_bytes": 3 << 30,
-    ...       "peak_vram_bytes": None})
+    >>> cost({"device": "A card", "date": "2026-11-30", "wall_s": 61,
+    ...       "peak_rss_bytes": 3 << 30, "peak_vram_bytes": None})
     'A card: 61 s, 3.0 GiB of RAM (2026-11-30)'
     """
     took = [f"{where['wall_s']:.0f} s", f"{where['peak_rss_bytes'] / 2**30:.1f} GiB of RAM"]

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from gpulab_book.fresh import fingerprint
 
-SOURCES = ("gpulab_utils", "results", "pyproject.toml", "README.md", "LICENSE")
+SOURCES = ("gpulab_utils", "results", "pyproject.toml", "setup.py", "README.md", "LICENSE")
+BUILD = "import sys; from setuptools.build_meta import build_wheel as b; b(sys.argv[1])"
 
 
 def name() -> str:
@@ -20,7 +21,7 @@ def name() -> str:
 
 
 def build(root: Path, target: Path) -> Path:
-    """Make the wheel from a copy of `root`: an old `build/` would leave old modules in it."""
+    """Make the wheel from a copy: an old `build/` would leave old modules in it."""
     with tempfile.TemporaryDirectory() as copied:
         for path in map(root.joinpath, SOURCES):
             if path.is_dir():
@@ -28,9 +29,8 @@ def build(root: Path, target: Path) -> Path:
                 shutil.copytree(path, Path(copied, path.name), ignore=skip)
             elif path.exists():
                 shutil.copy(path, copied)
-        code = "import sys; from setuptools.build_meta import build_wheel as b; b(sys.argv[1])"
         done = subprocess.run(
-            [sys.executable, "-c", code, str(target)],
+            [sys.executable, "-c", BUILD, str(target)],
             cwd=copied,
             env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"},
             capture_output=True,
