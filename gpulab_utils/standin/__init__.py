@@ -1,0 +1,40 @@
+"""A GPU that is not there: `cuda` looks present, and its tensors stay on the CPU.
+
+`GPULAB_DEVICE=standin` makes `import gpulab_utils` enter it for the whole process, so that
+every GPU branch of package and labs runs where there is no GPU. It proves that code runs,
+never how fast: nothing is recorded under it. Other threads see no card.
+
+It keeps what a real card insists on:
+
+* an event has no time, and a `non_blocking` copy to the host holds NaN (the lowest integer,
+  the opposite truth), until something has waited: event, stream or device;
+* a tensor of the host and one of the card do not mix, and a card's is no numpy array;
+* tensors on the card are counted, and above the cap there is `torch.OutOfMemoryError`.
+
+Modules: `private` (torch's own names), `queue` (streams, events), `card` (memory), `mode`
+(the torch function mode), `cuda` and `runtime` (what replaces torch's own functions),
+`stubs` (what no CPU can do).
+"""
+
+_entered = []
+
+
+def enter() -> None:
+    """Make `cuda` look present in this process, once and for good; imports torch."""
+    if _entered:
+        return
+    from gpulab_utils.standin import cuda, mode, stubs
+
+    _entered.append(mode.MODE)
+    cuda.replace()
+    stubs.replace()
+    mode.MODE.start()
+
+
+def entered() -> bool:
+    """Whether this process runs on the stand-in.
+
+    >>> isinstance(entered(), bool)
+    True
+    """
+    return bool(_entered)
