@@ -49,23 +49,36 @@ def peak_rss_bytes() -> int:
 
 
 def run_peak_rss(command: list[str], **options) -> tuple[int, int, str]:
-    """Run `command`: (peak RSS in bytes, exit status, what it printed); POSIX only."""
-    child = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
-    )
-    out = child.stdout.read()
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    unit = 1 if sys.platform == "darwin" else 1024
-    return usage.ru_maxrss * unit, child.returncode, out
+    """Run `command`: (peak RSS in bytes, exit status, what it printed); POSIX only.
+
+    A small process stands between: a child's peak begins with its parent's memory.
+    """
+    read, write = os.pipe()
+    between = [sys.executable, "-S", "-c", _WAIT, str(write), *command]
+    kept = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    done = subprocess.run(between, pass_fds=[write], check=False, **kept, **options)
+    os.close(write)
+    with os.fdopen(read) as told:
+        status, peak = map(int, told.read().split())
+    return peak * (1 if sys.platform == "darwin" else 1024), status, done.stdout
+
+
+_WAIT = """
+import os, subprocess, sys
+child = subprocess.Popen(sys.argv[2:])
+_, status, usage = os.wait4(child.pid, 0)
+told = f"{os.waitstatus_to_exitcode(status)} {usage.ru_maxrss}"
+os.write(int(sys.argv[1]), told.encode())
+"""
 
 
 def peak(step: Callable, *, modules: list, optimizers: list = ()) -> Peak:
     """Peak bytes of tensors while `step()` runs, by category.
 
     On a CPU torch's `MemTracker` follows every tensor of `modules` and `optimizers`; on a
-    GPU the allocator's own peak is read, which knows no categories. `step` runs once before,
-    so that lazily made states exist. Time is never taken in the same run.
+    GPU the allocator's own peak is read, which knows no categories. `step` runs once
+    before, so that lazily made states exist; "optstate" at the peak holds what the
+    optimizer's step makes for the moment too. Time is never taken in the same run.
     """
     import torch
 

@@ -10,8 +10,9 @@ class UnknownName(KeyError):
     """A name that a table does not have, with the nearest ones that it has."""
 
     def __init__(self, kind: str, name: object, known: list[str]):
-        near = difflib.get_close_matches(str(name).lower(), known, n=3, cutoff=0.4)
-        near = near or known[:3]
+        folded = {k.lower(): k for k in known}
+        near = difflib.get_close_matches(str(name).lower(), folded, n=3, cutoff=0.4)
+        near = [folded[k] for k in near] or known[:3]
         super().__init__(
             f"no {kind} {name!r}; nearest: {', '.join(near)}. "
             f"All of them: python -m gpulab_utils {kind}s"

@@ -160,7 +160,7 @@ def _until(budget_s: float, sample: Callable) -> list:
 
 def _spread(times: list[float]) -> tuple:
     ranked, last = sorted(times), len(times) - 1
-    return ranked[last // 5], ranked[4 * last // 5], _aa(times), len(times)
+    return ranked[last // 5], ranked[last - last // 5], _aa(times), len(times)
 
 
 def _aa(times: list[float]) -> float:
