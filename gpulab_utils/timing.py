@@ -59,7 +59,7 @@ class Ratio:
 
 
 def bench(fn: Callable, *, budget_s: float = 0.5, cold: bool = False) -> Timing:
-    """Time `fn()` for about `budget_s`; on a CPU `cold` empties the caches before each call.
+    """Time `fn()` for about `budget_s`; on a CPU `cold` empties the caches before each.
 
     >>> t = bench(lambda: sum(range(1000)), budget_s=0.02)
     >>> 0 < t.p20_s <= t.p80_s and t.aa >= 1
