@@ -13,7 +13,7 @@ It keeps what a real card insists on:
 
 Modules: `private` (torch's own names), `queue` (streams, events), `card` (memory), `mode`
 (the torch function mode), `cuda` and `runtime` (what replaces torch's own functions),
-`stubs` (what no CPU can do).
+`imports` (modules that must not see it), `stubs` (what no CPU can do).
 """
 
 _entered = []
@@ -23,11 +23,12 @@ def enter() -> None:
     """Make `cuda` look present in this process, once and for good; imports torch."""
     if _entered:
         return
-    from gpulab_utils.standin import cuda, mode, stubs
+    from gpulab_utils.standin import cuda, imports, mode, stubs
 
     _entered.append(mode.MODE)
     cuda.replace()
     stubs.replace()
+    imports.watch()
     mode.MODE.start()
 
 

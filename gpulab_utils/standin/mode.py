@@ -25,6 +25,9 @@ WAITS = {
     *("item", "tolist", "nonzero", "masked_select", "unique", "equal", "allclose"),
     *("__bool__", "__float__", "__int__", "__index__", "__repr__", "__format__"),
 }
+WITH_STUBS = {"bitsandbytes"}  # namespaces of operators whose CUDA kernels are stubbed
+NOTE = []  # who wants to know
+CPU_0 = torch.device("cpu", 0)
 ASKS = SimpleNamespace(name="asks")  # a device given as torch.device("cpu"): no telling
 
 
@@ -73,13 +76,13 @@ def _run(func, args, kwargs):
     """Any function: strip the card from its arguments, run, book the result."""
     wanted = where(kwargs.get("device"))
     if wanted is CARD:
-        kwargs["device"] = "cpu"
+        kwargs["device"] = CPU_0
     if any(map(_names_card, args)):
-        wanted, args = CARD, [torch.device("cpu") if _names_card(a) else a for a in args]
+        wanted, args = CARD, [CPU_0 if _names_card(a) else a for a in args]
     pins = kwargs.pop("pin_memory", False)
     name = getattr(func, "__name__", "")
     if name in WAITS and args and any(card.place(t) == CARD for t in tensors(args[0])):
-        queue.current().finish()
+        queue.wait()
     out = func(*args, **kwargs)
     made = list(tensors(out))
     if made:
@@ -114,9 +117,11 @@ def _follows(func, name: str, inputs: list) -> str | None:
         return MODE.default
     if CARD not in places:
         return HOST if all(p == HOST for p in places) else None
-    aten = getattr(func, "namespace", "aten") == "aten"
+    family = getattr(func, "namespace", "aten")
+    for tell in NOTE if family in WITH_STUBS else ():
+        tell(f"{family}.kernels")
     strangers = [t for t, p in zip(inputs, places, strict=True) if p == HOST and t.dim()]
-    if strangers and aten and name not in MIXES:
+    if strangers and family == "aten" and name not in MIXES:
         raise RuntimeError(
             "Expected all tensors to be on the same device, but found at least two "
             f"devices, cuda:0 and cpu! (a host tensor {list(strangers[0].shape)} in {name})"
@@ -131,9 +136,9 @@ def _to(func, args, kwargs):
         is_tensor = isinstance(given, torch.Tensor)
         goal = goal or (card.place(given) if is_tensor else where(given))
     if goal is CARD:
-        kwargs |= {"device": "cpu"} if kwargs.get("device") is not None else {}
+        kwargs |= {"device": CPU_0} if kwargs.get("device") is not None else {}
         if rest and where(rest[0]) is CARD:
-            rest[0] = "cpu"
+            rest[0] = CPU_0
     flags = [a for a in rest if isinstance(a, bool)]
     is_async = kwargs.get("non_blocking", flags[0] if flags else False)
     return _moved(x, func(x, *rest, **kwargs), goal, is_async)
@@ -162,7 +167,7 @@ def _moved(x, out, goal, is_async: bool):
     if leaves and is_async:
         queue.late_copy(out)
     elif leaves or (arrives and not is_async):
-        queue.current().finish()
+        queue.wait()
     return out
 
 
@@ -171,7 +176,7 @@ def _copy_(func, args, kwargs):
     out = func(*args, **kwargs)
     is_async = kwargs.get("non_blocking", flags[0] if flags else False)
     if card.place(source) == CARD and card.place(target) == HOST:
-        queue.late_copy(target) if is_async else queue.current().finish()
+        queue.late_copy(target) if is_async else queue.wait()
     return out
 
 
@@ -186,7 +191,7 @@ def _no_numpy(func, args, kwargs):
 
 def _device(func, args, kwargs):
     real = func(*args, **kwargs)
-    return torch.device("cpu", 0) if card.place(args[0]) == CARD else real
+    return CPU_0 if card.place(args[0]) == CARD else real
 
 
 def _names_card(value) -> bool:

@@ -11,8 +11,8 @@ NAMES = {
     "no_mode": "torch._C.DisableTorchFunction",  # runs a block without any function mode
     "modes": "torch.overrides._get_current_function_mode_stack",
     "run_backward": "torch.autograd._engine_run_backward",  # entered with the mode off
+    "checkpoint_checks": "torch.utils.checkpoint._allowed_determinism_checks_to_fns",
     "lazy_init": "torch.cuda._lazy_init",  # where every call ends that nobody replaced
-    "cuda_sleep": "torch.cuda._sleep",
     "record_history": "torch.cuda.memory._record_memory_history",
     "snapshot": "torch.cuda.memory._snapshot",
     "dump_snapshot": "torch.cuda.memory._dump_snapshot",

@@ -166,6 +166,13 @@ def synchronize(_device=None) -> None:
         stream.finish()
 
 
+def wait() -> None:
+    """Wait for the current stream, as whatever brings a value to the host does."""
+    if captures:
+        raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+    current().finish()
+
+
 def late_copy(host) -> None:
     """Hide what was just copied into `host` until the current stream was waited for."""
     with private.get("no_mode")(), torch.inference_mode(host.is_inference()):
