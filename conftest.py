@@ -1,6 +1,9 @@
 """Settings that every pytest run shares, bare `pytest --nbval` among them."""
 
 import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ import pytest
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+ROOT = Path(__file__).parent
 REQUIRED = set(filter(None, os.environ.get("GPULAB_REQUIRE", "").split(",")))
 
 
@@ -38,3 +42,24 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def missing_fixture():
     """`missing("browser", why)`: a visible skip, or a failure where it is required."""
     return missing
+
+
+def build_book(folder: Path) -> subprocess.CompletedProcess:
+    """Run the command of `make book` in `folder`, with the tools of this Python."""
+    recipe = (ROOT / "Makefile").read_text(encoding="utf-8")
+    command = re.search(r"\$\(BIN\)/(jupyter-book build .*)", recipe)[1].split()
+    command[0] = str(Path(sys.executable).with_name(command[0]))
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="session")
+def html() -> Path:
+    """The folder of the built book; a build is quick where nothing changed."""
+    done = build_book(ROOT)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
+    return ROOT / "_build" / "html"
+
+
+@pytest.fixture(scope="session", name="build_book")
+def build_book_fixture():
+    return build_book
