@@ -1,0 +1,136 @@
+"""Which build of torch runs on this card with this driver? All from driver_support.json."""
+
+import re
+from functools import cache
+
+from gpulab_utils import tables
+from gpulab_utils.doctor.facts import Facts, Gpu
+
+#: The release that the lock names, and the oldest that the labs run on.
+LOCKED = "2.13.0"
+OLDEST = (2, 10)
+INDEX = "https://download.pytorch.org/whl"
+
+
+@cache
+def support() -> dict:
+    """`driver_support.json` as it is."""
+    return tables.read("driver_support.json")
+
+
+def release(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version.
+
+    >>> release("2.13.0+cu130")
+    (2, 13, 0)
+    """
+    return tuple(int(n) for n in re.findall(r"\d+", version.split("+")[0]))
+
+
+def driver_for(cuda: str) -> int:
+    """The oldest driver branch that runs wheels of this CUDA version.
+
+    >>> driver_for("13.0"), driver_for("12.6")
+    (580, 525)
+    """
+    rows = support()["driver_by_cuda_major"]["rows"]
+    return next((r["driver"] for r in rows if r["cuda"] == release(cuda)[0]), 0)
+
+
+def newest_with(cuda: str) -> str:
+    """The last torch release that our table knows to have a build for this CUDA version.
+
+    >>> newest_with("12.6"), newest_with("12.8")
+    ('2.14', '2.11')
+    """
+    rows = support()["torch_releases"]["rows"]
+    having = [r["torch"] for r in rows if cuda in r["cuda"]]
+    return max(having, key=release)
+
+
+def rocm_of(version: str) -> str:
+    """The ROCm version that this torch release is built for.
+
+    >>> rocm_of("2.13.0")
+    '7.2'
+    """
+    rows = support()["torch_releases"]["rows"]
+    return next(r["rocm"] for r in rows if release(r["torch"]) == release(version)[:2])
+
+
+def holds_code_for(arch_list: tuple[str, ...], gpu: Gpu) -> bool:
+    """Whether a build with these targets runs on this card.
+
+    Binary code runs on the same major version and a higher minor, PTX (`compute_…`) on
+    anything newer, `sm_90a` and the like on that very chip.
+
+    >>> holds_code_for(("sm_60",), Gpu("GTX 1080 Ti", "NVIDIA", 0, capability=(6, 1)))
+    True
+    >>> holds_code_for(("sm_90",), Gpu("RTX 5070", "NVIDIA", 0, capability=(12, 0)))
+    False
+    """
+    if gpu.vendor == "AMD":
+        return gpu.gfx in {a.split(":")[0] for a in arch_list}
+    if gpu.capability is None:
+        return True
+    return any(_runs(arch, gpu.capability) for arch in arch_list)
+
+
+def _runs(arch: str, capability: tuple[int, int]) -> bool:
+    kind, _, digits = arch.partition("_")
+    number = re.match(r"\d+", digits)
+    if not number:
+        return False
+    target = divmod(int(number[0]), 10)
+    if kind == "compute":
+        return target <= capability
+    if not digits.isdigit():  # a suffix: no other chip
+        return target == capability
+    return target[0] == capability[0] and target[1] <= capability[1]
+
+
+def install(facts: Facts, gpu: Gpu | None) -> str:
+    """The command, or the sentence, that gives this machine a torch for this card."""
+    if gpu is None:
+        return _pip("cpu")
+    if gpu.vendor == "AMD":
+        if facts.system == "Linux":
+            return _pip(f"rocm{rocm_of(LOCKED)}")
+        return f"{_pip('cpu')} (ROCm builds of torch are for Linux)"
+    driver = release(gpu.driver or "0")[0]
+    if gpu.capability and gpu.capability < (5, 0):
+        return (
+            f"torch {newest_with('11.8')} was the last for this card and the labs need "
+            f"{OLDEST[0]}.{OLDEST[1]}: use the CPU build, {_pip('cpu')}"
+        )
+    if gpu.capability and gpu.capability < (7, 5):
+        return _older_card(driver)
+    if driver and driver < driver_for("13.0"):
+        return _older_driver(gpu, driver)
+    return _pip("" if facts.system == "Linux" else "cu130")
+
+
+def _older_card(driver: int) -> str:
+    """A card that the CUDA 13 builds have no code for."""
+    first = "" if driver >= driver_for("12.6") else "update the driver, then "
+    return (
+        f"{first}{_pip('cu126')} (the CUDA 12.6 build; torch {newest_with('12.6')} is the "
+        "last release known to have one)"
+    )
+
+
+def _older_driver(gpu: Gpu, driver: int) -> str:
+    """A card that CUDA 13 has code for, under a driver that does not run it."""
+    update = f"update the driver to {driver_for('13.0')} or newer"
+    if gpu.capability and gpu.capability >= (10, 0):
+        other = f'pip install "torch=={newest_with("12.8")}.*" --index-url {INDEX}/cu128'
+    elif driver >= driver_for("12.6"):
+        other = _pip("cu126")
+    else:
+        return update
+    return f"{update}; or keep it and take {other}"
+
+
+def _pip(build: str) -> str:
+    index = f" --index-url {INDEX}/{build}" if build else ""
+    return f"pip install torch=={LOCKED}{index}"
