@@ -23,7 +23,7 @@ ORDER = [
     *["units", "tables", "cards", "configs", "models", "roofline", "plan"],
     *["device", "progress", "timing", "memory", "standin", "load"],
     *["kernels", "fourbit", "decoder", "results", "claims", "plots"],
-    *["doctor", "record", "cli"],
+    *["doctor", "recorder", "listing", "cli"],
 ]
 PYTHON = [
     *sorted(ROOT.glob("*.py")),
