@@ -8,7 +8,7 @@ from types import BuiltinFunctionType, FunctionType
 
 from gpulab_utils.standin import card, private, queue, runtime
 from gpulab_utils.standin.card import CARD
-from gpulab_utils.standin.mode import where
+from gpulab_utils.standin.places import where
 
 import torch
 

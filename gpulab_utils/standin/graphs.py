@@ -4,7 +4,7 @@ Unlike a card, it runs the work while capturing too.
 """
 
 from gpulab_utils.standin import card, private, queue
-from gpulab_utils.standin.mode import tensors
+from gpulab_utils.standin.places import tensors
 
 import torch
 

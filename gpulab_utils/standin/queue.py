@@ -6,13 +6,10 @@ copies to the host arrive that were asked for on the way.
 
 import threading
 import time
-import weakref
-
-from gpulab_utils.standin import private
 
 import torch
 
-_streams = weakref.WeakSet()
+_busy = set()  # streams that somebody still has to wait for
 captures = []  # the graph being captured, if there is one
 _here = threading.local()  # the current stream is the thread's own, as in CUDA
 
@@ -25,7 +22,6 @@ class Stream:
         self.given, self.done = 0, 0
         self._waits, self._late = [], []  # (after how many, what)
         self._outer = []
-        _streams.add(self)
 
     @property
     def cuda_stream(self) -> int:
@@ -34,6 +30,7 @@ class Stream:
     def give(self) -> int:
         """Queue something; its number."""
         self.given += 1
+        _busy.add(self)
         return self.given
 
     def finish(self, number: int | None = None) -> None:
@@ -44,6 +41,8 @@ class Stream:
         for _, event in _until(self._waits, number):
             event.synchronize()
         self.done = number
+        if self.done == self.given:
+            _busy.discard(self)
         for _, arrive in _until(self._late, number):
             arrive()
 
@@ -162,7 +161,7 @@ def set_current(stream: Stream | None) -> None:
 
 def synchronize(_device=None) -> None:
     """Wait for every stream."""
-    for stream in list(_streams):
+    for stream in list(_busy):
         stream.finish()
 
 
@@ -171,28 +170,6 @@ def wait() -> None:
     if captures:
         raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
     current().finish()
-
-
-def late_copy(host) -> None:
-    """Hide what was just copied into `host` until the current stream was waited for."""
-    with private.get("no_mode")(), torch.inference_mode(host.is_inference()):
-        seen = host if host.is_inference() else host.data  # no version to trip autograd
-        arrived = seen.clone()
-        seen.copy_(_poison(arrived))
-
-    def arrive() -> None:
-        with private.get("no_mode")(), torch.inference_mode(host.is_inference()):
-            seen.copy_(arrived)
-
-    current().delay(arrive)
-
-
-def _poison(value):
-    if value.dtype == torch.bool:
-        return ~value
-    if value.is_floating_point() or value.is_complex():
-        return torch.full_like(value, float("nan"))
-    return torch.full_like(value, torch.iinfo(value.dtype).min or 255)
 
 
 def _until(queued: list, number: int) -> list:

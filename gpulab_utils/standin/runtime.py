@@ -6,7 +6,8 @@ from contextlib import nullcontext
 
 from gpulab_utils.standin import card, private
 from gpulab_utils.standin.card import CARD, HOST
-from gpulab_utils.standin.mode import MODE, book, book_like, where
+from gpulab_utils.standin.mode import MODE
+from gpulab_utils.standin.places import book, book_like, where
 
 import torch
 
