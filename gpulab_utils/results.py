@@ -36,11 +36,13 @@ class Run:
 
 
 def folder() -> Path:
-    """`results/` of the checkout, or the copy that the wheel carries.
+    """`GPULAB_RESULTS`, or `results/` of the checkout, or the copy that the wheel carries.
 
     >>> folder().name
     'results'
     """
+    if other := os.environ.get("GPULAB_RESULTS"):
+        return Path(other)
     package = Path(__file__).parent
     checkout = package.parent / "results"
     return checkout if checkout.is_dir() else package / "data" / "results"
@@ -50,11 +52,13 @@ def record(lab: str, rows: list[dict]) -> None:
     """Keep `rows` for the recording of `lab`; nothing unless GPULAB_RECORD=1.
 
     The file is written when the lab has run to its end. Raises `RuntimeError` on the GPU
-    stand-in, whose times mean nothing.
+    stand-in, whose times mean nothing. GPULAB_RECORD=rehearse keeps and counts, and writes
+    no file.
     """
-    if os.environ.get("GPULAB_RECORD") != "1":
+    asked = os.environ.get("GPULAB_RECORD")
+    if asked not in ("1", "rehearse"):
         return
-    if device.here().standin:
+    if asked == "1" and device.here().standin:
         raise RuntimeError("GPULAB_RECORD=1 on the GPU stand-in: nothing to record there")
     if _open["lab"] is None:
         atexit.register(_write)
@@ -136,11 +140,16 @@ def _write() -> None:
     if _open.get("failed"):
         return
     told = where()
+    text = {"where": told, "rows": _open["rows"], "checks": _open["checks"]}
+    text = json.dumps(text, indent=1, ensure_ascii=False) + "\n"
+    if os.environ["GPULAB_RECORD"] == "rehearse":
+        counts = f"{len(_open['rows'])} rows, {len(_open['checks'])} checks"
+        print(f"rehearsed {_open['lab']}: {counts}, nothing written")
+        return
     path = folder() / told["slug"] / f"{_open['lab']}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = {"where": told, "rows": _open["rows"], "checks": _open["checks"]}
     part = path.with_suffix(".part")
-    part.write_text(json.dumps(text, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    part.write_text(text, encoding="utf-8")
     part.replace(path)
 
 
