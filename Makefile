@@ -33,7 +33,7 @@ lab: $(READY)  # NAME=01_model_size: run it, store its outputs
 	$(BIN)/python tests/make_lab.py $(NAME)
 
 record: $(if $(PY),,$(READY))  # PY=python3: that Python as it is, nothing installed
-	$(or $(PY),$(BIN)/python) -m gpulab_utils record
+	$(or $(PY),$(BIN)/python) -m gpulab_utils record $(NAME)
 
 planner-check: $(READY)
 	$(BIN)/pytest -m long tests -k planner
