@@ -438,6 +438,19 @@ def case_4_bit_layers():
     assert 0 < (near - dense).norm() / dense.norm() < 0.15
 
 
+def case_int4_products():
+    codes = torch.randint(0, 16, (16, 64), dtype=torch.int32, device="cuda")  # [out, in]
+    pairs = (codes[:, ::2] << 4 | codes[:, 1::2]).to(torch.uint8)
+    packed = torch._convert_weight_to_int4pack(pairs, 2)
+    assert (packed.shape, packed.dtype) == ((2, 2, 32, 1), torch.int32)
+    assert packed.nbytes == codes.numel() // 2
+    scales = torch.ones(2, 16, 2, dtype=torch.bfloat16, device="cuda")
+    scales[..., 1] = 0  # the zero point of this layout is 8
+    x = torch.eye(64, dtype=torch.bfloat16, device="cuda")
+    dense = torch._weight_int4pack_mm(x, packed, 32, scales)
+    assert torch.equal(dense, (codes - 8).T.to(torch.bfloat16))
+
+
 def case_a_fake_tensor_costs_nothing():
     from torch._subclasses import FakeTensorMode
 

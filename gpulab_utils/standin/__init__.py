@@ -11,8 +11,8 @@ It keeps what a real card insists on:
 * a tensor of the host and one of the card do not mix, and a card's is no numpy array;
 * tensors on the card are counted, and above the cap there is `torch.OutOfMemoryError`.
 
-Modules: `private` (torch's own names), `queue` (streams, events), `card` (memory),
-`places`, `moves` and `mode` (the torch function mode), `cuda` and `runtime` (what replaces
+Modules: `private` (torch's own names), `queue` (streams, events), `card` and `figures`
+(memory), `places`, `moves` and `mode` (the torch function mode), `cuda` and `runtime` (what replaces
 torch's functions), `imports` (modules that must not see it), `stubs` and `graphs` (what no
 CPU can do).
 """

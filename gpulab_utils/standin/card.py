@@ -6,6 +6,7 @@ torch function returned it to the moment it is freed. What lives only inside one
 or inside the backward pass, is not seen: the figures are a lower bound.
 """
 
+import os
 import weakref
 from types import SimpleNamespace
 
@@ -15,7 +16,8 @@ CARD, HOST = "card", "host"
 NAME = "gpulab stand-in (CPU)"
 TOTAL = 12 * 2**30
 CONTEXT = int(0.45 * 2**30)  # what a CUDA context takes beside the allocator
-CAPABILITY = (8, 6)
+# GPULAB_STANDIN=7.5 is a card without bf16, for the branches that only such a card takes.
+CAPABILITY = tuple(map(int, os.environ.get("GPULAB_STANDIN", "8.6").split(".")))
 CUDA_VERSION = "12.6"
 
 PROPERTIES = SimpleNamespace(

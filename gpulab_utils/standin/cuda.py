@@ -1,12 +1,10 @@
 """What replaces `torch.cuda`, `torch.accelerator` and a few names beside them."""
 
 import functools
-import pickle
-from collections import defaultdict
 from contextlib import nullcontext
 from types import BuiltinFunctionType, FunctionType
 
-from gpulab_utils.standin import card, private, queue, runtime
+from gpulab_utils.standin import card, figures, private, queue, runtime
 from gpulab_utils.standin.card import CARD
 from gpulab_utils.standin.places import where
 
@@ -45,50 +43,6 @@ def _fresh(value):
     return functools.wraps(value)(lambda *args, **kwargs: value(*args, **kwargs))
 
 
-def memory_stats(device=None) -> dict:
-    """The figures of torch's allocator that have a meaning here; any other reads 0."""
-    now, stats = card.now, defaultdict(int)
-    for name in ("allocated_bytes", "active_bytes", "requested_bytes"):
-        stats[f"{name}.all.current"], stats[f"{name}.all.peak"] = now.allocated, now.peak
-    stats["reserved_bytes.all.current"] = now.reserved
-    stats["reserved_bytes.all.peak"] = now.peak_reserved
-    stats["allocation.all.allocated"] = now.count
-    stats["allocation.all.current"] = len(card.blocks())
-    stats["num_ooms"], stats["num_alloc_retries"] = now.ooms, 0
-    return stats
-
-
-def mem_get_info(device=None) -> tuple[int, int]:
-    return card.TOTAL - card.CONTEXT - card.now.reserved, card.TOTAL
-
-
-def set_fraction(fraction: float, device=None) -> None:
-    if not 0 <= fraction <= 1:
-        raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
-    card.limit.fraction = fraction
-
-
-def snapshot(*_, **__) -> dict:
-    """One segment with one block for each storage, in the form of torch's snapshots."""
-    segments = [
-        {
-            **{"device": 0, "address": address, "segment_type": "large", "stream": 0},
-            **{"total_size": size, "allocated_size": size, "active_size": size},
-            "blocks": [
-                {"address": address, "size": size, "requested_size": size}
-                | {"state": "active_allocated", "frames": []}
-            ],
-        }
-        for address, size in card.blocks()
-    ]
-    return {"segments": segments, "device_traces": [[]], "allocator_settings": {}}
-
-
-def dump_snapshot(filename="dump_snapshot.pickle", *_, **__) -> None:
-    with open(filename, "wb") as file:
-        pickle.dump(snapshot(), file)
-
-
 class Generator(torch.Generator):
     """A generator of the CPU, whatever device it was asked for."""
 
@@ -123,8 +77,10 @@ CUDA = {
     "get_device_properties": lambda device=None: card.PROPERTIES,
     "get_device_name": lambda device=None: card.NAME,
     "get_device_capability": lambda device=None: card.CAPABILITY,
-    "get_arch_list": lambda: ["sm_86"],
-    "is_bf16_supported": lambda including_emulation=True: True,
+    "get_arch_list": lambda: ["sm_{}{}".format(*card.CAPABILITY)],
+    "is_bf16_supported": lambda including_emulation=True: (
+        including_emulation or card.CAPABILITY >= (8, 0)
+    ),
     "is_tf32_supported": lambda: True,
     "can_device_access_peer": lambda device, peer_device: False,
     "synchronize": queue.synchronize,
@@ -148,11 +104,11 @@ MEMORY = {
     "reset_peak_memory_stats": lambda device=None: card.reset_peak(),
     "reset_accumulated_memory_stats": nothing,
     "empty_cache": card.empty_cache,
-    "memory_stats": memory_stats,
-    "mem_get_info": mem_get_info,
-    "set_per_process_memory_fraction": set_fraction,
+    "memory_stats": figures.memory_stats,
+    "mem_get_info": figures.mem_get_info,
+    "set_per_process_memory_fraction": figures.set_fraction,
     "get_per_process_memory_fraction": lambda device=None: card.limit.fraction,
-    "memory_snapshot": lambda *_, **__: snapshot()["segments"],
+    "memory_snapshot": lambda *_, **__: figures.snapshot()["segments"],
     "get_allocator_backend": lambda: "native",
 }
 RANDOM = {
@@ -175,7 +131,7 @@ ACCELERATOR = {
     "current_stream": queue.current,
     "set_stream": queue.set_current,
     "synchronize": queue.synchronize,
-    "get_memory_info": mem_get_info,
+    "get_memory_info": figures.mem_get_info,
     **{
         name: MEMORY[name]
         for name in (
@@ -193,7 +149,7 @@ TENSOR = {
 PRIVATE = {
     "lazy_init": missing,
     "record_history": nothing,
-    "snapshot": snapshot,
-    "dump_snapshot": dump_snapshot,
+    "snapshot": figures.snapshot,
+    "dump_snapshot": figures.dump_snapshot,
     "run_backward": runtime.runs_backward(private.get("run_backward")),
 }

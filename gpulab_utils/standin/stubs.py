@@ -48,8 +48,8 @@ def replace() -> None:
     """Put every stub of the table in place."""
     for stub in STUBS:
         home, name = stub.name.rsplit(".", 1)
-        if stub.make and find_spec(home.split(".")[0]):
-            owner = import_module(home)
+        owner = import_module(home) if stub.make and find_spec(home.split(".")[0]) else None
+        if hasattr(owner, name):  # older and newer torch lack some
             setattr(owner, name, _noted(stub, getattr(owner, name)))
     mode.NOTE.append(note)
     atexit.register(_tell)
@@ -101,6 +101,27 @@ def _semi_structured(original):
     return to_sparse_semi_structured
 
 
+def _pack_int4(original):
+    def _convert_weight_to_int4pack(pairs, tiles):
+        codes = torch.stack([pairs >> 4, pairs & 15], -1).flatten(1).int()  # [out, in]
+        packed = torch._convert_weight_to_int4pack_for_cpu(codes, 1)
+        rows, columns = codes.shape
+        return packed.view(torch.int32).view(
+            rows // 8, columns // (tiles * 16), 32, tiles // 2
+        )
+
+    return _convert_weight_to_int4pack
+
+
+def _multiply_int4(original):
+    def _weight_int4pack_mm(x, packed, group, scales):
+        rows = 8 * len(packed)
+        flat = packed.view(rows, -1).view(torch.uint8)  # [out, in / 2]
+        return torch._weight_int4pack_mm_for_cpu(x, flat, group, scales)
+
+    return _weight_int4pack_mm
+
+
 def _attention(original):
     def sdpa_kernel(backends, set_priority=False):
         backends = list(backends) if isinstance(backends, (list, tuple)) else [backends]
@@ -132,6 +153,7 @@ def _says(value):
 
 
 GRAPH = "a graph is captured and launched by the CUDA driver"
+INT4 = "torch's int4 product is a CUDA kernel on a card: its CPU kernel stands in"
 NVML = "the driver's management library reads a real card"
 NVTX = "marks go to NVIDIA's profilers"
 
@@ -152,6 +174,8 @@ STUBS = (
         "memory-efficient and cuDNN attention are CUDA kernels: plain attention stands in",
         _attention,
     ),
+    Stub("torch._convert_weight_to_int4pack", INT4, _pack_int4),
+    Stub("torch._weight_int4pack_mm", INT4, _multiply_int4),
     Stub("torch.distributed.init_process_group", "NCCL needs cards: gloo", _nccl),
     Stub("torch.distributed.is_nccl_available", "NCCL needs cards: gloo", _says(True)),
     Stub("torch.profiler.profile", "CUPTI counts kernels on a real card", _activities),
