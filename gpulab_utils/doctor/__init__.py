@@ -6,11 +6,10 @@ that nobody here owns can be described and advised too.
 
 from dataclasses import asdict, dataclass
 
-from gpulab_utils.doctor import screen
+from gpulab_utils.doctor import gather, screen
 from gpulab_utils.doctor.advice import Finding, advise
 from gpulab_utils.doctor.compiler import has_compiler
 from gpulab_utils.doctor.facts import Facts, Gpu, Trial
-from gpulab_utils.doctor.gather import gather
 
 __all__ = [
     "Facts",
@@ -20,7 +19,6 @@ __all__ = [
     "Trial",
     "advise",
     "examine",
-    "gather",
     "has_compiler",
 ]
 
@@ -51,5 +49,5 @@ def examine() -> Report:
     >>> examine().facts.threads >= 1
     True
     """
-    facts = gather()
+    facts = gather.gather()
     return Report(facts, tuple(advise(facts)))
