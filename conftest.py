@@ -38,7 +38,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             missing("gpu", "this machine has no GPU that torch can use")
 
 
-@pytest.fixture(name="missing")
+@pytest.fixture(scope="session", name="missing")
 def missing_fixture():
     """`missing("browser", why)`: a visible skip, or a failure where it is required."""
     return missing
