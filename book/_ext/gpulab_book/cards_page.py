@@ -43,7 +43,7 @@ def _row(card: Card) -> list[str]:
     return [
         card.name,
         f"{card.row['box_gb']:g}",
-        f"{card.usable_bytes(desktop=False) / GIB:.2f}",
+        " / ".join(f"{card.usable_bytes(desktop=d) / GIB:.2f}" for d in (False, True)),
         f"{card.mem_bytes_per_s / 1e9:.0f}",
         _tera(card, "fp16"),
         _tera(card, "int8"),
