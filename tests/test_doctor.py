@@ -1,10 +1,12 @@
 """The doctor, on machines that nobody here owns: facts are typed, advice is checked."""
 
 import json
+import os
 import re
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 from gpulab_utils import doctor
@@ -363,3 +365,37 @@ def test_it_runs_where_torch_is_not_installed(packages, tmp_path):
     assert re.search(r"(?m)^torch +not installed", done.stdout)
     assert "-> pip install torch==2.13.0" in done.stdout
     assert done.stderr == ""
+
+
+def test_on_the_stand_in_it_says_so():
+    command = [sys.executable, "-m", "gpulab_utils", "doctor", "--json"]
+    env = os.environ | {"GPULAB_DEVICE": "standin"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+    back = json.loads(done.stdout)
+    assert (done.returncode, back["facts"]["standin"]) == (0, True)
+    assert {t["device"] for t in back["facts"]["trials"]} == {"cpu", "cuda"}
+    assert "times mean nothing" in back["findings"][0]["what"]
+
+
+def test_a_torch_that_does_not_import_is_reported(tmp_path):
+    """As on Windows without the C++ runtime: the package is there, a library is not."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise OSError('c10.dll is missing')")
+    env = os.environ | {"PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-m", "gpulab_utils", "doctor"]
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    assert "torch does not import: OSError: c10.dll is missing" in done.stdout
+
+
+def test_a_driver_that_answers_nothing_leaves_no_card(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    monkeypatch.setenv("PATH", "")
+    assert gpus.nvidia() == ()
+
+
+def test_away_from_linux_torch_knows_the_processor(monkeypatch):
+    monkeypatch.setattr(gather, "Path", lambda name: Path("/nowhere") / name.lstrip("/"))
+    assert set(gather.features()) <= {"avx2", "avx512f", "asimd"}
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    assert gather.ram() == (0, 0)
