@@ -12,9 +12,9 @@ It keeps what a real card insists on:
 * tensors on the card are counted, and above the cap there is `torch.OutOfMemoryError`.
 
 Modules: `private` (torch's own names), `queue` (streams, events), `card` and `figures`
-(memory), `places`, `moves` and `mode` (the torch function mode), `cuda` and `runtime` (what replaces
-torch's functions), `imports` (modules that must not see it), `stubs` and `graphs` (what no
-CPU can do).
+(memory), `places`, `moves` and `mode` (the torch function mode), `cuda` and `runtime` (what
+replaces torch's functions), `imports` (modules that must not see it), `stubs` and `graphs`
+(what no CPU can do).
 """
 
 _entered = []
