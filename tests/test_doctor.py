@@ -202,6 +202,12 @@ def test_a_laptop_card_is_not_the_card_of_that_name():
             f"2.13.0 --index-url {INDEX}cpu",
         ),
         (
+            {"torch": None, "checkout_python": "/repo/.venv/bin/python"},
+            "broken",
+            "torch is not installed",
+            "run /repo/.venv/bin/python; or pip install torch",
+        ),
+        (
             {"torch_error": "OSError: x"},
             "broken",
             "does not import: OSError: x",
@@ -254,6 +260,14 @@ def test_the_worst_comes_first_and_it_is_one_screen():
     lines = str(doctor.Report(ill, tuple(advise(ill)))).splitlines()
     assert len(lines) <= 50
     assert all(len(line) <= 92 for line in lines)
+
+
+def test_a_command_stays_on_one_line():
+    """So that it can be copied."""
+    facts = machine(GTX_1080_TI)
+    lines = str(doctor.Report(facts, tuple(advise(facts)))).splitlines()
+    command = f"pip install torch==2.13.0 --index-url {INDEX}cu126"
+    assert any(command in line for line in lines)
 
 
 def test_the_locked_torch_is_the_one_it_names():

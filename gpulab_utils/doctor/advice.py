@@ -53,6 +53,8 @@ def _python(facts: Facts) -> Iterator[tuple]:
 def _torch(facts: Facts) -> Iterator[tuple]:
     fix = wheels.install(facts, facts.gpus[0] if facts.gpus else None)
     if facts.torch is None:
+        if facts.checkout_python:
+            fix = f"`make` has set one up: run {facts.checkout_python}; or {fix}"
         yield "broken", "torch is not installed", fix
     elif facts.torch_error:
         what = f"torch does not import: {facts.torch_error}"

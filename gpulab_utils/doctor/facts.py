@@ -96,6 +96,7 @@ class Facts:
     cache_folder: str = ""
     cache_free_bytes: int | None = None
     wsl: bool = False
+    checkout_python: str = ""  # a set-up .venv that is not the one in use
     standin: bool = False
     trials: tuple[Trial, ...] = ()
 

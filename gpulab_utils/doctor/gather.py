@@ -39,6 +39,7 @@ def gather() -> Facts:
         compiler_error=why_not,
         cache_folder=str(folder),
         cache_free_bytes=_disk_free(folder),
+        checkout_python=_checkout_python(Path(load.__file__).parents[1] / ".venv"),
         wsl="microsoft" in platform.release().lower(),
         standin=device.asked() == "standin",
         **told_by_torch,
@@ -152,6 +153,13 @@ def _machine_ram() -> tuple[int, int]:
         return 0, 0
     kib = {s.split(":")[0]: int(s.split()[1]) for s in lines if s.endswith("kB")}
     return kib["MemTotal"] * 1024, kib["MemAvailable"] * 1024
+
+
+def _checkout_python(venv: Path) -> str:
+    """The Python that `make` set up in this checkout, unless it is the one that runs."""
+    if not (venv / "pyvenv.cfg").exists() or Path(sys.prefix).resolve() == venv.resolve():
+        return ""
+    return str(venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
 
 
 def _version(package: str) -> str | None:

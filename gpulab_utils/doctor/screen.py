@@ -1,5 +1,6 @@
 """Facts and findings as one screen of text, 92 columns wide."""
 
+import re
 import textwrap
 from pathlib import Path
 
@@ -8,6 +9,8 @@ from gpulab_utils.units import gib
 
 _WIDTH = 92
 _LABEL = 14
+_COMMAND = re.compile(r"pip install [^;,()]*[^;,() ]")  # stays on one line, to be copied
+_HARD = "\u00a0"
 _TITLES = {
     "broken": "Labs cannot run like this:",
     "missing": "Missing here:",
@@ -91,7 +94,8 @@ def _row(label: str, said: str) -> str:
 
 
 def _finding(finding) -> str:
-    mend = f"\n{_fill('    -> ', finding.fix, ' ' * 7)}" if finding.fix else ""
+    fix = _COMMAND.sub(lambda found: found[0].replace(" ", _HARD), finding.fix)
+    mend = f"\n{_fill('    -> ', fix, ' ' * 7)}".replace(_HARD, " ") if fix else ""
     return _fill("  * ", finding.what, "    ") + mend
 
 
