@@ -351,6 +351,20 @@ def case_a_language_model():
     assert on_card(model.lm_head.weight.grad)
 
 
+def case_a_model_loaded_straight_onto_the_card():
+    import tempfile
+
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "vocab_size": 50}
+    shape = LlamaConfig(**sizes, num_hidden_layers=1, num_attention_heads=2)
+    with tempfile.TemporaryDirectory() as folder:
+        LlamaForCausalLM(shape).save_pretrained(folder)
+        there = {"": torch.device("cuda", 0)}
+        model = LlamaForCausalLM.from_pretrained(folder, device_map=there)
+    assert all(map(on_card, model.parameters()))
+
+
 def case_clocks():
     from torch.utils.benchmark import Timer
 

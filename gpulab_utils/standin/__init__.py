@@ -17,6 +17,8 @@ replaces torch's functions), `imports` (modules that must not see it), `stubs` a
 (what no CPU can do).
 """
 
+import os
+
 _entered = []
 
 
@@ -24,6 +26,8 @@ def enter() -> None:
     """Make `cuda` look present in this process, once and for good; imports torch."""
     if _entered:
         return
+    # transformers would put weights on the card from threads, which see none.
+    os.environ.setdefault("HF_DEACTIVATE_ASYNC_LOAD", "1")
     from gpulab_utils.standin import cuda, imports, mode, stubs
 
     _entered.append(mode.MODE)
