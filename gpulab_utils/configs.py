@@ -32,10 +32,17 @@ def read_config(config: dict) -> dict:
         raise ValueError(f"model_type {kind!r} is not modelled: missing are {why}")
     if kind in READERS:
         return READERS[kind](config)
-    c = {**DEFAULTS.get(kind, {}), **{k: v for k, v in config.items() if v is not None}}
+    c = {**DEFAULTS.get(kind, {}), **{k: v for k, v in config.items() if _said(k, v)}}
     fields = {**_common(c, kind), **_biases(c, kind), **_experts(c, kind)}
     window, windowed = _windows(config, c, kind)
     return {**fields, **_layout(c, kind), "window": window, "window_layers": windowed}
+
+
+
+
+def _said(key: str, value) -> bool:
+    """A null means the default, except where it switches something off."""
+    return value is not None or key.endswith("_softcapping")
 
 
 _GEMMA = {"head_dim": 256, "tie_word_embeddings": True, "act": "gelu_pytorch_tanh"}
@@ -87,13 +94,15 @@ def _layout(c: dict, kind: str) -> dict:
     rotary = c.get("partial_rotary_factor", c.get("rotary_pct"))
     if rotary is None:
         rotary = rope.get("partial_rotary_factor", ROTARY.get(kind, 1.0))
+    soft = kind == "gemma2"
     side_by_side = kind == "gpt_neox" and c.get("use_parallel_residual", True)
     fields = {
         "norms": {"gemma2": 4, "gemma3_text": 4, "phi": 1}.get(kind, 2),
         "qk_norm": QK_NORM.get(kind),
         "parallel": kind == "phi" or side_by_side,
         "rotary": float(rotary),
-        "softcap": kind == "gemma2",
+        "attn_softcap": soft and c.get("attn_logit_softcapping", 50.0) is not None,
+        "logit_softcap": soft and c.get("final_logit_softcapping", 30.0) is not None,
     }
     if kind == "bert":
         rows = c["max_position_embeddings"] + c.get("type_vocab_size", 2)

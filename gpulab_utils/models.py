@@ -56,7 +56,8 @@ class Shape:
     rotary: float = 1.0  # share of head_dim that rotates
     max_positions: int | None = None
     expert_format: str | None = None  # "mxfp4" where the file ships the experts so
-    softcap: bool = False  # of attention scores and logits
+    attn_softcap: bool = False
+    logit_softcap: bool = False
     source: str = ""
 
     @property

@@ -1,0 +1,130 @@
+"""A forward, or a training step, played on the tape: which moments could be the peak?"""
+
+from gpulab_utils.plan import litgpt, losses
+from gpulab_utils.plan.blocks import block, embedded, head, surroundings
+from gpulab_utils.plan.layers import norm
+from gpulab_utils.plan.run import Run, layer_params
+from gpulab_utils.plan.tape import KV, SCRATCH, Node, Param, Tensor
+
+
+def stack(run: Run, checkpoint: bool = False) -> list[tuple[int, bool]]:
+    """Which layers to play: (how many like it, whether its moments count).
+
+    First, second, one for the middle, last but one, last. What the middle keeps counts as
+    often as there are such layers; its neighbours only pass tensors on to it and from it.
+    """
+    n = run.shape.layers
+    if n <= 5:
+        return [(1, True)] * n
+    return [(1, True), (1, False), (n - 4, False), (1, False), (1, True)]
+
+
+def forward_layers(run: Run, layers: list, hidden: Tensor, cos, mask, checkpoint=False):
+    t = run.tape
+    for many, counts, p in layers:
+        t.layer, t.quiet = int(many > 1), not counts
+        if many > 1:
+            t.alike = many
+        if checkpoint:
+            hidden = checkpointed(run, p, hidden, cos, mask)
+        else:
+            hidden = block(run, p, hidden, cos, mask)
+    t.layer, t.quiet = 0, False
+    return hidden
+
+
+def checkpointed(run: Run, p: dict, hidden: Tensor, cos, mask) -> Tensor:
+    """torch.utils.checkpoint, non-reentrant, a layer a unit: the input is kept, the rest redone."""
+    t = run.tape
+    t.grad_mode = False
+    out = block(run, p, hidden, cos, mask)
+    t.grad_mode = True
+    parent = hidden.node
+    kept = [x and (x.n, x.w, x.store) for x in (hidden, cos, mask)]
+    inputs = [hidden, *[q for q in p.values() if q.train][:1]]
+    out = t.op(out, inputs, [], None)
+
+    def redo() -> Node:
+        x, *rest = (k and Tensor(*k) for k in kept)
+        stores = [k[2] for k in kept if k]
+        kept.clear()
+        x.node = parent
+        x = t.op(Tensor(x.n, x.w, x.store), [x], stores, lambda g: [g])
+        del stores  # the arguments stay until the layer's first node has run
+        return block(run, p, x, *rest).node
+
+    if out.node is not None:
+        out.node.redo = redo
+    return out
+
+
+def tables(run: Run) -> tuple[Param, Param]:
+    """The embedding and the head, one tensor where they are tied."""
+    s, setting = run.shape, run.setting
+    table = run.param(s.vocab * s.hidden)
+    if s.tied and not setting.untied:
+        table.uses = 2
+        return table, table
+    return table, run.param(s.vocab * (s.hidden + s.head_bias), linear=setting.head_packed)
+
+
+def prefill(run: Run, rows: int) -> None:
+    """One forward without gradients; the growing cache, if any, is kept.
+
+    All layers are alike, so the last is played, and the caches of the others are there.
+    """
+    t, s = run.tape, run.shape
+    table, last = tables(run)
+    inputs_embeds = hidden = embedded(run, table)
+    cos, mask, positions = surroundings(run, hidden.w)
+    if run.kv is not None:
+        per = run.batch * s.kv_heads * s.head_dim * hidden.w
+        kept = run.setting.cache_tokens or run.keys
+        others = t.new((s.layers - 1) * 2 * per * kept, 1, KV)
+        run.kv.append(others)
+        del others
+    if t.autocast and run.width > t.autocast:
+        copies = t.new(s.linear_params // s.layers * (s.layers - 1), t.autocast, SCRATCH)
+        t.cached.append(copies)
+    if s.layers > 1:
+        hidden = t.new(hidden.n, hidden.w)
+    hidden = block(run, layer_params(run), hidden, cos, mask)
+    del cos, mask, positions, inputs_embeds
+    hidden = final_norm(run, run.param(s.hidden), hidden)
+    logits = head(run, hidden, last, rows)
+    t.snapshot()
+    del logits, hidden
+
+
+def generate_step(run: Run) -> None:
+    """One token: the cache of the layer at work is copied to grow by one."""
+    prefill(run, run.batch)
+
+
+def train_step(run: Run, checkpoint: bool = False, autocast: int = 0) -> None:
+    """Forward, loss, backward; the gradients are left."""
+    t, s = run.tape, run.shape
+    t.grad_mode, t.autocast = True, autocast
+    table, last = tables(run)
+    layers = [(many, counts, layer_params(run)) for many, counts in stack(run)]
+    final = run.param(s.hidden)
+    loss, held = forward_and_loss(run, layers, table, last, final, checkpoint)
+    t.end_autocast()
+    one = t.new(1, 4)
+    t.backward(loss, one)
+    del one, loss, held
+    t.snapshot()
+
+
+def forward_and_loss(run, layers, table: Param, last: Param, final: Param, checkpoint: bool):
+    """The loss, and what the caller's names still hold in backward."""
+    inputs_embeds = embedded(run, table)
+    cos, mask, positions = surroundings(run, inputs_embeds.w)
+    hidden = forward_layers(run, layers, inputs_embeds, cos, mask, checkpoint)
+    del inputs_embeds, cos, mask, positions
+    hidden = final_norm(run, final, hidden)
+    return losses.of(run, hidden, last)
+
+
+def final_norm(run: Run, final: Param, hidden: Tensor) -> Tensor:
+    return litgpt.norm(run, final, hidden) if run.dialect == "litgpt" else norm(run, final, hidden)

@@ -1,0 +1,187 @@
+"""Everything that decides the bill of one run, in one place, and the bill."""
+
+from dataclasses import dataclass, field, replace
+
+from gpulab_utils.models import Shape
+from gpulab_utils.plan.formats import Format
+from gpulab_utils.plan.ops import Ops
+from gpulab_utils.plan.phases import generate_step, prefill, train_step
+from gpulab_utils.plan.pool import rounding
+from gpulab_utils.plan.run import Adapter, Run
+from gpulab_utils.plan.tape import ACT, GRADS, KV, LOGITS, SCRATCH
+from gpulab_utils.units import BYTES
+
+#: torch/aten/src/ATen/cuda/CublasHandlePool.cpp: (4096 x 2 + 16 x 8) KiB a handle and stream;
+#: 32 MiB on Hopper. Autograd's thread has a handle of its own.
+CUBLAS = 8_519_680
+CUBLAS_HOPPER = 32 << 20
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """`state_bytes` per trained number; `copy_bytes` more per number during the step."""
+
+    name: str = "adamw"
+    state_bytes: float = 8
+    copy_bytes: float = 0
+    master_bytes: int = 0
+    in_backward: bool = False
+    on_host: bool = False
+
+
+@dataclass(frozen=True)
+class Setting:
+    """`seq` is the whole length; `prefill` the longest single forward. Widths are bytes."""
+
+    shape: Shape
+    mode: str
+    fmt: Format
+    batch: int = 1
+    seq: int = 2048
+    prefill: int | None = None
+    width: int = 2
+    rows: str = "all"
+    wide_logits: bool = False  # the model hands on fp32
+    loss: str = "whole"
+    cache: str | None = None  # grown, preallocated, paged
+    cache_width: float = 2
+    cache_tokens: int | None = None
+    fused: bool = True
+    checkpoint: bool = False
+    autocast: int = 0
+    adapter: Adapter | None = None
+    optimizer: Optimizer = Optimizer()
+    packed: int = 0
+    dialect: str = "hf"
+    gpu: bool = True
+    hopper: bool = False
+    untied: bool = False  # the framework keeps a head of its own
+    head_packed: bool = False
+    host_layers: int = 0
+    flags: frozenset = frozenset()
+    extra: dict = field(default_factory=dict)
+
+    @property
+    def forward(self) -> int:
+        """Tokens of the longest forward."""
+        return self.seq if self.prefill is None else self.prefill
+
+    def run(self, tape: Ops, batch: int | None = None, seq: int | None = None) -> Run:
+        """The layers' view; packed polynomials may stand for batch and length."""
+        s, n = self.shape, self.forward
+        masked = bool(s.window_layers and s.window and n >= s.window)
+        return Run(
+            tape=tape,
+            shape=s,
+            batch=self.batch if batch is None else batch,
+            seq=n if seq is None else seq,
+            many=self.batch > 1,
+            width=self.width,
+            train=self.mode == "full_train",
+            adapter=self.adapter,
+            packed=self.packed,
+            fused=self.fused,
+            masked=masked and self.fused,
+            setting=self,
+            dialect=self.dialect,
+        )
+
+
+def weight_bytes(s: Setting) -> dict[str, float]:
+    """Base weights by part, adapters apart."""
+    parts = s.fmt.model_bytes(s.shape)
+    table = s.shape.vocab * s.shape.hidden
+    if s.untied and not parts["head"]:
+        parts["head"] = table * BYTES.get(s.fmt.rest, 2)
+    if s.head_packed and parts["head"]:
+        parts["head"] = s.fmt.tensor_bytes(s.shape.vocab, s.shape.hidden)
+    if s.host_layers:
+        parts["linears"] *= 1 - s.host_layers / s.shape.layers
+    if "embedding_on_host" in s.flags:
+        parts["embedding"] = 0
+    return parts
+
+
+def trained(s: Setting) -> int:
+    """How many numbers the optimizer updates."""
+    if s.mode == "full_train":
+        return s.shape.params + (s.shape.vocab * s.shape.hidden if s.untied else 0)
+    if s.adapter is None:
+        return 0
+    if s.adapter.count:
+        return s.adapter.count
+    total = 0
+    for name, rows, columns in s.adapter.linears(s.shape):
+        if name in s.adapter.targets:
+            total += s.adapter.rank * (rows + columns)
+    return total * s.shape.layers
+
+
+def trained_width(s: Setting) -> int:
+    return s.adapter.width if s.adapter else s.width
+
+
+def peaks(s: Setting) -> list[tuple[str, tuple]]:
+    """(phase, bytes alive by category) of every moment that could be the peak."""
+    found: list[tuple[str, tuple]] = []
+    if s.mode == "inference":
+        t = Ops(sums_in_place=s.gpu)
+        run = s.run(t)
+        if s.cache:
+            run.kv = []
+        t.autocast = s.autocast
+        prefill(run, run.tokens if s.rows == "all" else run.batch)
+        found += [("prefill", p) for p in t.peaks]
+        if s.seq > s.forward:
+            t = Ops(sums_in_place=s.gpu)
+            last = replace(s, prefill=1).run(t)
+            last.past, last.kv = s.seq - 1, []
+            generate_step(last)
+            found += [("decode", p) for p in t.peaks]
+        return found
+    t = Ops(sums_in_place=s.gpu)
+    train_step(s.run(t), s.checkpoint, s.autocast)
+    return [("step", p) for p in t.peaks]
+
+
+@dataclass(frozen=True)
+class Bill:
+    """Terms of the peak, and which phase it belongs to."""
+
+    terms: dict[str, int]
+    phase: str
+
+    @property
+    def allocated(self) -> int:
+        return sum(self.terms.values())
+
+
+def bill(s: Setting) -> Bill:
+    """Static bytes and the worst moment."""
+    parts = weight_bytes(s)
+    n, width = trained(s), trained_width(s)
+    adapters = n * width if s.adapter else 0
+    opt = s.optimizer
+    states = 0 if opt.on_host or s.mode == "inference" else n * opt.state_bytes
+    phase, alive = max(peaks(s), key=lambda x: sum(x[1]))
+    step = n * (width + opt.copy_bytes)
+    if s.mode != "inference" and not opt.in_backward and step > sum(alive):
+        phase, alive = "optimizer", (0, 0, n * width, 0, n * opt.copy_bytes)
+    terms = {
+        "weights": round(sum(parts.values())) + adapters,
+        "kv_cache": alive[KV],
+        "activations": alive[ACT],
+        "logits": alive[LOGITS],
+        "gradients": alive[GRADS],
+        "optimizer": round(states + n * opt.master_bytes),
+        "workspace": alive[SCRATCH] + workspace(s),
+    }
+    return Bill({k: int(v) for k, v in terms.items()}, phase)
+
+
+def workspace(s: Setting) -> int:
+    """cuBLAS, and weights that fill whole blocks of the allocator."""
+    if not s.gpu:
+        return 0
+    each = CUBLAS_HOPPER if s.hopper else CUBLAS
+    return each * (1 if s.mode == "inference" else 2) + rounding(s.fmt, s.shape)

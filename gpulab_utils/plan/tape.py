@@ -1,0 +1,183 @@
+"""Which tensors are alive? A ledger of bytes that runs a model's own code without numbers.
+
+`Tensor` has a count of elements `n` and bytes of one element `w`; nothing else. Python frees
+one when the last name for it goes, as PyTorch does, and the tape books both. With gradients on,
+each operation keeps what torch's derivatives.yaml says its backward needs, and `backward`
+walks the graph from the newest node to the oldest, as autograd's engine does.
+
+Counts may be plain integers, or packed polynomials (`poly`): the tape only adds and multiplies.
+"""
+
+from heapq import heappop, heappush
+
+ACT, LOGITS, GRADS, KV, SCRATCH = range(5)
+
+
+class Storage:
+    """Bytes that live until nothing refers to them."""
+
+    __slots__ = ("cat", "layer", "size", "tape")
+
+    def __init__(self, tape: "Tape", size: int, cat: int):
+        self.tape, self.size, self.cat, self.layer = tape, size, cat, tape.layer
+        tape.book(size, cat, self.layer, self)
+
+    def move(self, cat: int) -> None:
+        """Book the same bytes under another heading."""
+        self.tape.live[self.layer][self.cat] -= self.size
+        self.cat = cat
+        self.tape.live[self.layer][cat] += self.size
+
+    def __del__(self):
+        self.tape.drop(self)
+
+
+class Node:
+    """One operation in the graph: where gradients go, what it kept, how it gives them."""
+
+    __slots__ = ("back", "grad", "inputs", "place", "redo", "saved", "seq")
+
+    def __init__(self, seq: int, inputs: list, saved: list, back, place: tuple):
+        self.seq, self.inputs, self.saved, self.back, self.grad = seq, inputs, saved, back, None
+        self.place, self.redo = place, None
+
+
+class Tensor:
+    """`n` elements of `w` bytes; `node` is set where a gradient is wanted."""
+
+    __slots__ = ("n", "node", "store", "w")
+
+    def __init__(self, n: int, w: int, store: Storage | None, node: Node | None = None):
+        self.n, self.w, self.store, self.node = n, w, store, node
+
+
+class Param:
+    """A weight of `n` elements of `w` bytes, its bytes booked elsewhere; a leaf of the graph.
+
+    `copy` is autocast's cached 16-bit copy, `packed` says that a product unpacks it first,
+    `scratch` are the bytes that unpacking needs beside the result.
+    """
+
+    __slots__ = ("copy", "grad", "n", "packed", "pending", "scratch", "train", "uses", "w")
+
+    def __init__(self, n: int, w: int, train: bool, packed: bool = False, scratch: int = 0):
+        self.n, self.w, self.train, self.packed, self.scratch = n, w, train, packed, scratch
+        self.copy = self.grad = self.pending = None
+        self.uses = 1
+
+    @property
+    def node(self) -> "Param | None":
+        return self if self.train else None
+
+
+class Tape:
+    """The ledger. `live[layer][category]` are bytes; `layer` 1 stands for `alike` of them.
+
+    `sums_in_place`: whether autograd adds gradients in place (it does, except under a
+    dispatch mode such as FakeTensorMode's).
+    """
+
+    def __init__(self, alike: int = 1, sums_in_place: bool = True):
+        self.live = [[0] * 5, [0] * 5]
+        self.alike, self.sums_in_place = alike, sums_in_place
+        self.layer = self.seq = 0
+        self.grad_mode, self.quiet, self.rising = False, False, False
+        self.autocast = 0  # bytes of the low precision, 0 where off
+        self.cached: list[Param] = []
+        self.peaks: set[tuple] = set()
+        self.events: list | None = None
+
+    def book(self, size: int, cat: int, layer: int, store: Storage) -> None:
+        self.live[layer][cat] += size
+        self.rising = True
+        if self.events is not None:
+            self.events.append((id(store), size))
+
+    def drop(self, store: Storage) -> None:
+        if self.rising:
+            self.snapshot()
+        self.live[store.layer][store.cat] -= store.size
+        if self.events is not None:
+            self.events.append((id(store), -store.size))
+
+    def snapshot(self) -> None:
+        """Remember what is alive now: a candidate for the peak."""
+        self.rising = False
+        if not self.quiet:
+            one, many = self.live
+            self.peaks.add(tuple(a + self.alike * b for a, b in zip(one, many, strict=True)))
+
+    def new(self, n: int, w: int, cat: int = ACT) -> Tensor:
+        return Tensor(n, w, Storage(self, n * w, cat))
+
+    def op(self, out: Tensor, inputs: list, saved: list, back) -> Tensor:
+        """Give `out` a node if any input wants a gradient; drop what need not be kept.
+
+        back(g) returns one gradient per input, None where there is none.
+        """
+        if self.grad_mode:
+            nodes = [x.node for x in inputs]
+            if any(nodes):
+                self.seq += 1
+                kept = [s for s in saved if s is not None]
+                out.node = Node(self.seq, nodes, kept, back, (self.layer, self.quiet))
+        return out
+
+    def backward(self, out: Tensor, grad: Tensor) -> None:
+        """Walk the graph, newest first; parameters keep their gradients."""
+        root = out.node
+        root.grad = grad
+        del out, grad
+        heap, waiting = [(-root.seq, root)], {id(root)}
+        del root
+        while heap:
+            node = heappop(heap)[1]
+            waiting.discard(id(node))
+            self.layer, self.quiet = node.place
+            if node.redo is not None:
+                node = self._again(node, heap, waiting)
+                continue
+            g, node.grad = node.grad, None
+            grads = node.back(g)
+            del g
+            targets, node.saved, node.inputs = node.inputs, (), ()
+            for i, target in enumerate(targets):
+                grad, grads[i] = grads[i], None
+                if target is None or grad is None:
+                    continue
+                if isinstance(target, Param):
+                    self._accumulate(target, grad)
+                    continue
+                target.grad = self.total(target.grad, grad)
+                if id(target) not in waiting:
+                    waiting.add(id(target))
+                    heappush(heap, (-target.seq, target))
+            del node, targets, grads
+            grad = target = None
+        self.layer, self.quiet = 0, False
+
+    def _again(self, node: Node, heap: list, waiting: set) -> None:
+        """A checkpoint: its forward runs again, and the graph goes on from the new nodes."""
+        fresh = node.redo()
+        fresh.grad, node.grad = node.grad, None
+        node.saved, node.inputs, node.redo = (), (), None
+        waiting.add(id(fresh))
+        heappush(heap, (-fresh.seq, fresh))
+
+    def total(self, old: Tensor | None, new: Tensor) -> Tensor:
+        """Sum of two gradients of one tensor."""
+        if old is None:
+            return new
+        return old if self.sums_in_place else self.new(new.n, new.w)
+
+    def _accumulate(self, param: Param, grad: Tensor) -> None:
+        param.pending = self.total(param.pending, grad)
+        param.uses -= 1
+        if param.uses > 0:
+            return
+        grad, param.pending = param.pending, None
+        if param.grad is None:
+            grad.store.move(GRADS)
+            param.grad = grad
+        else:
+            param.grad = self.total(param.grad, grad)
