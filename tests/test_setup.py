@@ -22,6 +22,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 ORDER = [
     *["units", "tables", "cards", "configs", "models", "roofline", "plan"],
     *["device", "progress", "timing", "memory", "standin", "load"],
+    *["chase", "probes", "layer_ops"],
     *["kernels", "fourbit", "decoder", "results", "claims", "plots"],
     *["doctor", "recorder", "listing", "cli"],
 ]
