@@ -23,6 +23,7 @@ _HOME = {
     "Ratio": "timing",
     "Timing": "timing",
     "progress": "progress",
+    "reveal": "reveal",
 }
 _MODULES = (
     "units",

@@ -32,6 +32,16 @@ def rss_bytes() -> int:
     return psutil.Process().memory_info().rss
 
 
+def trim() -> None:
+    """Give the freed part of the heap back, so that what grows next shows; glibc only."""
+    import ctypes
+
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (AttributeError, OSError, TypeError):  # another C library: growth shows less
+        return
+
+
 def peak_rss_bytes() -> int:
     """Most resident memory this process ever had.
 
@@ -72,21 +82,47 @@ os.write(int(sys.argv[1]), told.encode())
 """
 
 
+def growth(make: Callable) -> tuple[object, int]:
+    """What `make()` returns, and by how many bytes holding it makes this process grow.
+
+    On a GPU the allocator is asked, on a CPU the operating system (resident memory), which
+    counts pages that were written: not what tensors say of themselves. Blocks below 32 MiB
+    may come out of memory that the process already has.
+
+    >>> block, grown = growth(lambda: bytearray(64 * 2**20))
+    >>> round(grown / len(block), 1)
+    1.0
+    """
+    before = _held_bytes()
+    made = make()
+    return made, _held_bytes() - before
+
+
+def _held_bytes() -> int:
+    if not device.here().is_gpu:
+        return rss_bytes()
+    import torch
+
+    return torch.cuda.memory_allocated()
+
+
 def peak(step: Callable, *, modules: list, optimizers: list = ()) -> Peak:
     """Peak bytes of tensors while `step()` runs, by category.
 
     On a CPU torch's `MemTracker` follows every tensor of `modules` and `optimizers`; on a
-    GPU the allocator's own peak is read, which knows no categories. `step` runs once
-    before, so that lazily made states exist; "optstate" at the peak holds what the
-    optimizer's step makes for the moment too. Time is never taken in the same run.
+    GPU the allocator's own peak is read, which knows no categories, less what lay there
+    before. `step` runs once in advance, so that lazily made states exist.
+    Time is never taken in the same run.
     """
     import torch
 
     if device.here().is_gpu:
+        own = sum(x.nbytes for m in modules for x in (*m.parameters(), *m.buffers()))
+        others = torch.cuda.memory_allocated() - own
         step()
         torch.cuda.reset_peak_memory_stats()
         step()
-        return Peak(torch.cuda.max_memory_allocated(), {})
+        return Peak(torch.cuda.max_memory_allocated() - others, {})
     from torch.distributed._tools.mem_tracker import MemTracker
 
     tracker = MemTracker()

@@ -43,8 +43,8 @@ def failed_statement(cells: list[str], namespace: dict) -> str:
 
 
 def flat(source: str) -> str:
-    """One line, so that a wrapped statement still matches."""
-    return " ".join(source.split())
+    """Without white space, so that a statement matches however it is wrapped."""
+    return "".join(source.split())
 
 
 def in_fork(cells: list[str], namespace: dict, want: str) -> str:

@@ -12,8 +12,17 @@ _HOME = {
     "LINES": "base",
     "MUTED": "base",
     "bytes_by_format": "model_size",
-    "kv_against_tokens": "model_size",
+    "bytes_held": "model_size",
+    "bytes_per_parameter": "model_size",
+    "passes_against_bytes": "model_size",
     "time_against_bytes": "roofline",
+    "bandwidth_against_bytes": "roofline",
+    "rate_against_intensity": "roofline",
+    "growth_by_op": "roofline",
+    "wait_against_chains": "roofline",
+    "time_against_rows": "roofline",
+    "speed_by_threads": "roofline",
+    "share_of_bound": "roofline",
 }
 
 
