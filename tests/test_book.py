@@ -183,6 +183,8 @@ def book(tmp_path):
     (tmp_path / "README.md").touch()
     (tmp_path / "LICENSE").touch()
     shutil.copytree(ROOT / "book" / "_ext", tmp_path / "book" / "_ext")
+    shutil.copytree(ROOT / "book" / "_templates", tmp_path / "book" / "_templates")
+    (tmp_path / "book" / "references.bib").touch()
     (tmp_path / "book" / "_static").mkdir()
     (tmp_path / "book" / "_static" / "gpulab.css").touch()
     (tmp_path / "_toc.yml").write_text("format: jb-book\nroot: book/intro\n")

@@ -1,12 +1,16 @@
-"""What the theme leaves to do: settings beside Jupyter Book's, and roles that axe refuses."""
+"""What the theme leaves to do: settings, and what screen readers trip over."""
 
 OPTIONS = {
     "navbar_persistent": [],  # or a second search field on top
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-# docutils writes a role that ARIA has given up, in a list that then has no items.
-ROLES = ('role="doc-biblioentry"', 'role="listitem"')
+MENDED = {
+    # docutils writes a role that ARIA has given up, in a list that then has no items
+    'role="doc-biblioentry"': 'role="listitem"',
+    # a folded cell is named by the words that it shows
+    '<summary aria-label="Toggle hidden content">': "<summary>",
+}
 
 
 def settle(app, config) -> None:
@@ -14,8 +18,8 @@ def settle(app, config) -> None:
 
 
 def mend(app, pagename, templatename, context, doctree) -> None:
-    if "body" in context:
-        context["body"] = context["body"].replace(*ROLES)
+    for written, right in MENDED.items():
+        context["body"] = context.get("body", "").replace(written, right)
 
 
 def setup(app) -> None:
