@@ -64,6 +64,8 @@ def case_every_way_onto_the_card():
         torch.nn.Linear(2, 2, device="cuda").weight,
         torch.nn.Linear(2, 2).to(card).weight,
         torch.nn.Linear(2, 2).cuda().bias,
+        torch.nn.Linear(2, 2).to(0).bias,
+        torch.ones(2, device=torch.device(0)),
     ]
     with torch.device("cuda"):
         made.append(torch.ones(2))
@@ -450,6 +452,23 @@ def case_4_bit_layers():
     x = torch.eye(64, device="cuda")
     near = layer.train()(x).T.cpu()
     assert 0 < (near - dense).norm() / dense.norm() < 0.15
+
+
+def case_processes_over_gloo():
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    os.environ |= {"RANK": "0", "WORLD_SIZE": "1"}
+    dist = torch.distributed
+    dist.init_process_group("nccl", device_id=torch.device("cuda", 0))
+    from torch.distributed.fsdp import fully_shard
+
+    x = torch.ones(2, 4, device="cuda")
+    dist.all_reduce(x)
+    layer = torch.nn.Linear(4, 4).to("cuda")
+    torch.nn.parallel.DistributedDataParallel(layer, device_ids=[0])(x).sum().backward()
+    assert on_card(layer.weight.grad)
+    sharded = fully_shard(torch.nn.Linear(4, 4).to("cuda"))
+    sharded(x).sum().backward()
+    dist.destroy_process_group()
 
 
 def case_int4_products():

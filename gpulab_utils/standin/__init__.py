@@ -13,8 +13,8 @@ It keeps what a real card insists on:
 
 Modules: `private` (torch's own names), `queue` (streams, events), `card` and `figures`
 (memory), `places`, `moves` and `mode` (the torch function mode), `cuda` and `runtime` (what
-replaces torch's functions), `imports` (modules that must not see it), `stubs` and `graphs`
-(what no CPU can do).
+replaces torch's functions), `imports` (modules to attend to), `stubs`, `substitutes` and
+`graphs` (what no CPU can do).
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Modules that ask for CUDA while they are imported, and must be told the truth then."""
+"""Modules that must not see a card while they are imported, or get stubs after it."""
 
 import sys
 from importlib.util import find_spec
@@ -7,13 +7,14 @@ import torch
 
 # bitsandbytes would load its CUDA library, the counter complain that Triton is missing.
 HONEST = ("bitsandbytes", "torch.utils.flop_counter")
+AFTER = {}  # name of a module: what to call when it has been imported
 
 
 class Finder:
-    """Runs the import of a module of `HONEST` with no CUDA in sight."""
+    """Attends the import of the modules of `HONEST` and `AFTER`."""
 
     def find_spec(self, name, path=None, target=None):
-        if name not in HONEST:
+        if name not in HONEST and name not in AFTER:
             return None
         sys.meta_path.remove(self)
         try:
@@ -22,8 +23,16 @@ class Finder:
             sys.meta_path.insert(0, self)
         if spec is not None:
             run = spec.loader.exec_module
-            spec.loader.exec_module = lambda module: _without_cuda(run, module)
+            spec.loader.exec_module = lambda module: _import(run, module)
         return spec
+
+
+def _import(run, module) -> None:
+    if module.__name__ in HONEST:
+        _without_cuda(run, module)
+    else:
+        run(module)
+    AFTER.get(module.__name__, lambda: None)()
 
 
 def _without_cuda(run, module) -> None:

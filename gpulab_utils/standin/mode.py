@@ -46,7 +46,7 @@ class Mode(TorchFunctionMode):
             torch.Tensor.__array__: moves.numpy,
             torch.Tensor.device.__get__: moves.device,
         }
-        self.as_is = {torch.device, private.get("parse_to")}
+        self.handlers |= {torch.device: moves.name, private.get("parse_to"): moves.name}
 
     def start(self) -> None:
         """Enter for good; at the end of the process torch is taken apart without it."""
@@ -55,7 +55,7 @@ class Mode(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
-        if self.off or func in self.as_is:
+        if self.off:
             return func(*args, **kwargs)
         out = self.handlers.get(func, _run)(func, args, kwargs)
         for graph in queue.captures:

@@ -68,6 +68,13 @@ def numpy(func, args, kwargs):
     return func(*args, **kwargs)
 
 
+def name(func, args, kwargs):
+    """A device is only named: as it is, a bare number being the card of that index."""
+    if args and type(args[0]) is int:
+        args = torch.device("cuda", args[0]), *args[1:]
+    return func(*args, **kwargs)
+
+
 def device(func, args, kwargs):
     real = func(*args, **kwargs)
     return CPU_0 if card.place(args[0]) == CARD else real
