@@ -90,3 +90,11 @@ def test_the_tables_need_no_torch():
     code = "import sys; from gpulab_utils import cli; cli.main(['cards']);"
     code += "cli.main(['models']); cli.main(['claims']); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
+def test_every_command_can_be_run():
+    commands = next(a for a in cli.parser()._actions if isinstance(a.choices, dict)).choices
+    assert {"doctor", "cards", "models", "claims", "record"} <= commands.keys()
+    for name, command in commands.items():
+        assert callable(command.get_default("run")), f"{name} does not set run"
+        assert command.description, f"{name} does not say what it is for"

@@ -413,3 +413,14 @@ def test_away_from_linux_torch_knows_the_processor(monkeypatch):
     assert set(gather.features()) <= {"avx2", "avx512f", "asimd"}
     monkeypatch.setitem(sys.modules, "psutil", None)
     assert gather.ram() == (0, 0)
+
+
+@pytest.mark.gpu
+def test_a_real_card_is_examined():
+    report = doctor.examine()
+    assert not report.broken, str(report)
+    gpu = report.facts.gpus[0]
+    assert gpu.free_bytes <= gpu.mem_bytes
+    assert gpu.driver or gpu.vendor == "AMD"
+    assert {t.device for t in report.facts.trials} == {"cpu", "cuda"}
+    assert wheels.holds_code_for(report.facts.arch_list, gpu)
