@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
-from gpulab_book import fresh, lab_box, wheel
+from gpulab_book import fresh, lab_box, recorded, wheel
 
 import jupytext
 import pytest
@@ -47,12 +47,6 @@ class Page(HTMLParser):
         self._in_style = False
 
 
-def toc_pages() -> list[str]:
-    """Every page that `_toc.yml` names, in its order."""
-    text = (ROOT / "_toc.yml").read_text(encoding="utf-8")
-    return re.findall(r"(?m)^[\s-]*(?:root|file): (\S+)", text)
-
-
 @pytest.fixture(scope="module")
 def pages(html):
     found = [Page(p) for p in sorted(html.rglob("*.html")) if "_static" not in p.parts]
@@ -60,15 +54,16 @@ def pages(html):
 
 
 def test_every_page_of_the_contents_is_there(html):
-    missing = [p for p in toc_pages() if not (html / f"{p}.html").exists()]
-    assert toc_pages()[0] == "book/intro"
+    pages = recorded.contents()
+    missing = [p for p in pages if not (html / f"{p}.html").exists()]
+    assert pages[0] == "book/intro"
     assert not missing
 
 
 def test_every_source_is_in_the_contents():
     sources = [*ROOT.glob("book/*.md"), *ROOT.glob("labs/[0-9][0-9]_*.ipynb")]
     names = {p.relative_to(ROOT).with_suffix("").as_posix() for p in sources}
-    assert names - {"book/README"} == set(toc_pages())
+    assert names - {"book/README"} == set(recorded.contents())
 
 
 def test_no_page_asks_the_network(pages):

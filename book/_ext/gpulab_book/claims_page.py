@@ -3,13 +3,11 @@
 from collections import Counter
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 
 from gpulab_book import recorded
 from gpulab_book.markup import listed, plain, table, zh
 from gpulab_utils.claims import CLAIMS, Claim
 
-ROOT = Path(__file__).parents[3]
 VERDICTS = ["true", "true with conditions", "misleading", "false", "untestable"]
 STATES = {
     "tested": "a lab asserted it, and on at least one recorded machine the check judged",
@@ -111,7 +109,7 @@ def _slug(text: str) -> str:
 
 def _chapter(number: str) -> str:
     """The chapter's title, linked, or its number while nobody has written it."""
-    pages = sorted(ROOT.glob(f"book/{number}_*.md"))
+    pages = [p for p in recorded.contents() if p.startswith(f"book/{number}_")]
     if not pages:
         return f"Chapter {number} (not written yet)"
-    return f"Chapter {number}: [](../book/{pages[0].name})"
+    return f"Chapter {number}: [](../{pages[0]}.md)"

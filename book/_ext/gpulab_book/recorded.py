@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import runpy
 from pathlib import Path
 
@@ -19,8 +20,15 @@ def checks() -> list[tuple[str, dict]]:
     return [(run["where"]["device"], c) for _, run in runs() for c in run["checks"]]
 
 
+def contents() -> list[str]:
+    """Every page that `_toc.yml` names, in its order."""
+    text = (ROOT / "_toc.yml").read_text(encoding="utf-8")
+    return re.findall(r"(?m)^[\s-]*(?:root|file): (\S+)", text)
+
+
 def labs() -> list[str]:
-    return sorted(p.stem for p in (ROOT / "labs").glob("[0-9][0-9]_*.ipynb"))
+    """The labs that the book shows."""
+    return [p.removeprefix("labs/") for p in contents() if p.startswith("labs/")]
 
 
 def compared_cells(lab: str) -> int:
