@@ -1,6 +1,7 @@
 """Modules that must not see a card while they are imported, or get stubs after it."""
 
 import sys
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 
 import torch
@@ -28,18 +29,18 @@ class Finder:
 
 
 def _import(run, module) -> None:
-    if module.__name__ in HONEST:
-        _without_cuda(run, module)
-    else:
+    with no_card() if module.__name__ in HONEST else nullcontext():
         run(module)
     AFTER.get(module.__name__, lambda: None)()
 
 
-def _without_cuda(run, module) -> None:
+@contextmanager
+def no_card():
+    """Answer truthfully, for a while, that there is no CUDA."""
     seen = torch.cuda.is_available, torch.version.cuda
     torch.cuda.is_available, torch.version.cuda = (lambda: False), None
     try:
-        run(module)
+        yield
     finally:
         torch.cuda.is_available, torch.version.cuda = seen
 
