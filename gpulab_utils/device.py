@@ -155,9 +155,16 @@ def _cpu_cache_bytes() -> int:
 
 def ram_bytes() -> int:
     """All the memory of this machine, or of the container it is."""
-    import psutil
-
     limit = Path("/sys/fs/cgroup/memory.max")
     text = limit.read_text().strip() if limit.exists() else "max"
-    total = psutil.virtual_memory().total
+    total = _machine_ram()
     return total if text == "max" else min(total, int(text))
+
+
+def _machine_ram() -> int:
+    try:
+        import psutil
+
+        return psutil.virtual_memory().total
+    except ImportError:  # a borrowed machine with torch and little else
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
