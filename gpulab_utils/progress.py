@@ -20,9 +20,11 @@ def progress(items: Iterable, what: str) -> Iterable:
     >>> list(progress(range(3), "counting"))
     [0, 1, 2]
     """
-    from tqdm.auto import tqdm
+    if silent():
+        return items
+    from tqdm.auto import tqdm  # not before: it warns where Jupyter has no widgets
 
-    return tqdm(items, desc=what, disable=silent(), leave=False)
+    return tqdm(items, desc=what, leave=False)
 
 
 @contextmanager
