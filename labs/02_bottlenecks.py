@@ -74,6 +74,12 @@ from torch.utils.flop_counter import FlopCounterMode
 LAB = "02_bottlenecks"
 _ = torch.set_grad_enabled(False)
 
+
+def count(out, inputs, tokens, size=2):
+    """FLOP and bytes of [tokens, inputs] times [inputs, out], `size` bytes a value."""
+    return 2 * tokens * out * inputs, size * (out * inputs + tokens * (out + inputs))
+
+
 # %% [markdown]
 # ## Does memory cost time when it is held, or when it is read?
 #
@@ -165,16 +171,10 @@ claims.check("C-1.2", work.lies_in(1.4, 2.8), {"fits": fits, "work": work})
 #
 # ### Predict
 #
-# `rows` tokens go through a weight [out, inputs]: every weight is read once and used
-# `rows` times. Count both, and divide.
-
+# A batch of tokens goes through a weight [out, inputs]: every weight is read once and used
+# once for each token. `count` (first cell) counts both; divide.
 
 # %%
-def count(out, inputs, rows, size=2):
-    """FLOP and bytes of [rows, inputs] times [inputs, out], `size` bytes a value."""
-    return 2 * rows * out * inputs, size * (out * inputs + rows * (out + inputs))
-
-
 card = CARDS["rtx-3080-ti"]
 print(f"{card.name}: arithmetic is the wall above {ridge(card):.0f} FLOP per byte")
 for name, out, inputs, _ in MODELS["smollm2-135m"].linears:
@@ -241,7 +241,6 @@ def examine(op):
     return grown, {"kind": "op", "near": near} | counts | times
 
 
-# %% tags=["nbval-ignore-output"]
 grown, rows = zip(*[examine(op) for op in progress(ops, "ten operations")], strict=True)
 results.record(LAB, list(rows))
 
@@ -267,19 +266,18 @@ _ = plots.bandwidth_against_bytes(results.shown(LAB, walls.rows))
 # %% mystnb={"image": {"alt": "The roofline: a slope that is bandwidth, a ceiling that is arithmetic, and ten operations at or below it"}} tags=["nbval-ignore-output"]
 _ = plots.rate_against_intensity(results.shown(LAB, [roof, *rows]))
 
+# %% [markdown]
+# Both tests, then predicted against measured: the last column is how many times its floor an
+# operation took.
+
 # %% mystnb={"image": {"alt": "Growth with twice the arithmetic for each operation, near one or near two, and gain from cached weights"}} tags=["nbval-ignore-output"]
 _ = plots.growth_by_op(results.shown(LAB, rows))
-
-# %% [markdown]
-# Predicted against measured: the last column is how many times its floor an operation took.
-
-# %% tags=["nbval-ignore-output"]
 for run in results.shown(LAB, rows):
     print(run.label)
     for r in (r for r in run.rows if r["kind"] == "op"):
-        least_ms, took_ms = 1e3 * r["least_s"], 1e3 * r["took_s"]
+        took_ms, times = 1e3 * r["took_s"], r["took_s"] / r["least_s"]
         print(
-            f"{r['name']:24} {r['wall']:8} {least_ms:7.2f} ms, {took_ms:7.2f} ms: {took_ms / least_ms:.1f}"
+            f"{r['name']:24} {r['wall']:8} {1e3 * r['least_s']:7.2f} ms, {took_ms:7.2f} ms: {times:.1f}"
         )
 
 # %% [markdown]

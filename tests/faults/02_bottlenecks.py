@@ -14,13 +14,13 @@ FAULTS = [
     ),
     # Can you tell from its shape which wall a layer meets?
     (
-        "return 2 * rows * out * inputs,",
-        "return rows * out * inputs,",
+        "return 2 * tokens * out * inputs,",
+        "return tokens * out * inputs,",
         "flop == counter.get_total_flops()",
     ),
     (
-        "size * (out * inputs + rows * (out + inputs))",
-        "size * (out * inputs + rows * inputs)",
+        "size * (out * inputs + tokens * (out + inputs))",
+        "size * (out * inputs + tokens * inputs)",
         "moved == x.nbytes + w.nbytes + y.nbytes",
     ),
     (
