@@ -1,9 +1,8 @@
 """What does a decoder do for one token? A Llama, small enough to read, over any linears.
 
-A linear is anything that is called with x [tokens, in] and returns [tokens, out]; the
-blocks of `random_block` hold 4-bit ones. Shapes: hidden [tokens, hidden], queries
-[1, heads, tokens, head_dim], cache [1, kv_heads, positions, head_dim].
-Checked against `transformers`' LlamaForCausalLM (`oracle`), logits and tokens.
+A linear is called with x [tokens, in] and returns [tokens, out]. Queries are
+[1, heads, tokens, head_dim], the cache [1, kv_heads, positions, head_dim] a layer.
+Checked against `transformers` (module `oracle`), logits and tokens.
 """
 
 from dataclasses import dataclass, fields
@@ -177,10 +176,24 @@ def linear_sizes(shape) -> dict[str, tuple[int, int]]:
     return dict(zip(LINEARS, [*sizes, (shape.hidden, shape.intermediate)], strict=True))
 
 
-def random_table(rows: int, columns: int, std: float = 0.02, generator=None):
+def random_table(rows: int, columns: int, std: float = 0.02):
     """Normal numbers [rows, columns] in this machine's 16-bit format."""
     import torch
 
     here = device.here()
-    table = torch.empty(rows, columns, dtype=here.dtype, device=here.device)
-    return table.normal_(0, std, generator=generator)
+    return torch.empty(rows, columns, dtype=here.dtype, device=here.device).normal_(0, std)
+
+
+def holder(*tensors):
+    """A module that holds `tensors`, for tools that ask a module what it holds.
+
+    >>> import torch
+    >>> sum(t.nbytes for t in holder(torch.ones(3), torch.ones(5)).buffers())
+    32
+    """
+    import torch
+
+    module = torch.nn.Module()
+    for i, tensor in enumerate(tensors):
+        module.register_buffer(str(i), tensor)
+    return module

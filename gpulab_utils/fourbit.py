@@ -103,7 +103,7 @@ def dequantize_int4(codes, scales):
 
 
 def int4(weight, group: int = GROUP, values=None) -> Int4:
-    """Quantise and pack `weight` [out, in]; `values`, alike, gets what the codes stand for."""
+    """Quantise and pack `weight` [out, in]; `values` gets what the codes stand for."""
     import torch
 
     packed, scales = [], []

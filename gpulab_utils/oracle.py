@@ -6,7 +6,7 @@ from gpulab_utils.decoder import EPS, LINEARS, Decoder
 def reference(decoder: Decoder, written: dict):
     """`transformers`' LlamaForCausalLM in fp32, each layer holding `written`.
 
-    `written`: name of a linear -> its weights [out, in], seven of them; tables and norms are
+    `written` maps each of the seven linears to its weights [out, in]; tables and norms are
     the decoder's own. Raises `KeyError` where a linear is missing.
     """
     import torch

@@ -23,7 +23,7 @@ ORDER = [
     *["units", "tables", "cards", "configs", "models", "roofline", "plan"],
     *["device", "progress", "timing", "memory", "standin", "load"],
     *["chase", "probes", "layer_ops"],
-    *["kernels", "fourbit", "decoder", "results", "claims", "plots"],
+    *["kernels", "fourbit", "decoder", "oracle", "real13b", "results", "claims", "plots"],
     *["doctor", "recorder", "listing", "cli"],
 ]
 PYTHON = [
