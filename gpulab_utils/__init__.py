@@ -4,11 +4,14 @@ Importing this package needs neither torch nor a GPU. Names are loaded on first 
 """
 
 import os
+import warnings
 from importlib import import_module
 
 # Two OpenMP threads that spin while a core is busy make a small operation a hundred times
 # slower. The variable is read once, when torch loads its OpenMP: hence here, before it.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# Without ipywidgets tqdm, which transformers loads, would write this into a stored output.
+warnings.filterwarnings("ignore", "IProgress not found")
 
 _HOME = {
     "CARDS": "cards",

@@ -22,14 +22,15 @@ def ignored(cell) -> bool:
 
 
 def names(source: str) -> tuple[set, set]:
-    """What a cell takes from elsewhere, and what it makes.
+    """What a cell takes from elsewhere (".attr" for an attribute), and what it makes.
 
     `torch.device("meta")` names a place, not this machine: it is no use of `device`.
     """
     nodes = [n for n in ast.walk(ast.parse(source)) if not _is_torch_device(n)]
     made = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     made |= {n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.ClassDef)}
-    return {getattr(n, "id", getattr(n, "attr", 0)) for n in nodes} - made, made
+    taken = {n.id for n in nodes if isinstance(n, ast.Name)} - made
+    return taken | {f".{n.attr}" for n in nodes if isinstance(n, ast.Attribute)}, made
 
 
 def _is_torch_device(node: ast.AST) -> bool:
