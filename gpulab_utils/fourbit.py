@@ -128,7 +128,7 @@ def round_trip(weight, name: str, group: int = GROUP):
     Needs no 4-bit product. Raises `ValueError` for another name.
 
     >>> import torch
-    >>> weight = torch.tensor([[0.0, 1.0, 2.0, 3.0] * 8])
+    >>> weight = torch.tensor([[0.0, 5.0, 10.0, 15.0] * 8])  # a scale of 1: exact
     >>> (round_trip(weight, "int4", group=32) - weight).abs().max().item()
     0.0
     """

@@ -93,8 +93,9 @@ def growth(make: Callable) -> tuple[object, int]:
     counts pages that were written: not what tensors say of themselves. Blocks below 32 MiB
     may come out of memory that the process already has.
 
-    >>> block, grown = growth(lambda: bytearray(64 * 2**20))
-    >>> round(grown / len(block), 1)
+    >>> import torch
+    >>> block, grown = growth(lambda: torch.ones(2**24, device=device.here().device))
+    >>> round(grown / block.nbytes, 1)
     1.0
     """
     before = _held_bytes()
