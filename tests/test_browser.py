@@ -22,6 +22,13 @@ const done = arguments[arguments.length - 1];
 axe.run(document, {resultTypes: ["violations"]}).then(found => done(found.violations.map(
   v => v.id + ": " + v.nodes.slice(0, 3).map(n => n.html.slice(0, 160)).join(" | "))));
 """
+# A formula in a line of text that does not break is cut off at the edge of its box.
+CUT = """
+return [...document.querySelectorAll('span.math mjx-container')].filter(m => {
+  const box = m.closest('p, li, dd, td, figcaption');
+  return box && m.getBoundingClientRect().right > box.getBoundingClientRect().right + 2;
+}).map(m => m.textContent.slice(0, 80));
+"""
 
 
 def start(folder: Path):
@@ -113,6 +120,13 @@ def test_formulas_are_set(browser, pages):
     assert any(made for _, made, _ in counts.values()), "no page has a formula"
     font = "return [...document.fonts].filter(f => f.status == 'error').map(f => f.family)"
     assert not browser.execute_script(font)
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_no_formula_is_cut_off(browser, pages, size):
+    for path in pages:
+        show(browser, path, size)
+        assert not browser.execute_script(CUT), path
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

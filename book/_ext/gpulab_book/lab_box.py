@@ -53,7 +53,9 @@ def add(app, doctree) -> None:
     box = nodes.container(classes=["lab-box"])
     box += _links(app.config.html_theme_options, lab)
     runs = recorded(Path(app.srcdir), lab)
-    box += _paragraph("Recorded on " if runs else "Not recorded on any machine yet.")
+    box += _paragraph(
+        "Running all of it took:" if runs else "Not recorded on any machine yet."
+    )
     if runs:
         items = (nodes.list_item("", _paragraph(cost(where))) for where in runs)
         box += nodes.bullet_list("", *items)
