@@ -330,6 +330,29 @@ def test_an_amd_card_is_described_by_torch():
     assert not replace(gpu, gfx="gfx1030").bf16
 
 
+def test_an_amd_card_is_found_without_torch(tmp_path):
+    """A discrete card, and the processor's own graphics beside it."""
+    nodes = tmp_path / "class/kfd/kfd/topology/nodes"
+    for number, code in ((0, 0), (1, 110000)):
+        (nodes / str(number)).mkdir(parents=True)
+        text = f"cpu_cores_count 0\ngfx_target_version {code}\n"
+        (nodes / str(number) / "properties").write_text(text)
+    for card, total in (("card0", GIB // 2), ("card1", 24 * GIB)):
+        place = tmp_path / "class/drm" / card / "device"
+        place.mkdir(parents=True)
+        (place / "vendor").write_text("0x1002\n")
+        (place / "mem_info_vram_total").write_text(f"{total}\n")
+        (place / "mem_info_vram_used").write_text(f"{GIB // 4}\n")
+    (place / "product_name").write_text("Radeon RX 7900 XTX\n")
+    (gpu,) = gpus.amd(tmp_path)
+    assert (gpu.gfx, gpu.free_bytes / GIB, gpu.bf16) == ("gfx1100", 23.75, True)
+    assert gpu.card.id == "rx-7900-xtx"
+    told_to = told(replace(BARE, gpus=(gpu,)), "missing")
+    assert "has no ROCm: the Radeon RX 7900 XTX is not used" in told_to
+    assert f"{INDEX}rocm7.2" in told_to
+    assert gpus.amd(tmp_path / "nothing") == ()
+
+
 def test_a_container_has_the_memory_of_its_limit(tmp_path, monkeypatch):
     """3 GiB allowed, 2 used, 0.5 of them cache: 1.5 free."""
     monkeypatch.setattr(gather, "_CGROUP", tmp_path)

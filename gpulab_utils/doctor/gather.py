@@ -48,7 +48,7 @@ def gather() -> Facts:
 
 def _torch_facts() -> dict:
     found = {"torch": _version("torch"), "threads": os.cpu_count() or 1}
-    cards = gpus.nvidia()
+    cards = gpus.nvidia() or gpus.amd()
     if found["torch"] is None:
         return {**found, "gpus": cards}
     try:
@@ -70,7 +70,7 @@ def _torch_facts() -> dict:
         "torch_sees": sees,
         "torch_said": str(said[0].message).splitlines()[0] if said else "",
         "other_accelerator": other,
-        "gpus": cards or seen,
+        "gpus": seen if torch.version.hip and seen else cards or seen,
         "trials": tuple(_trials(torch, ["cpu", *(["cuda"] if sees else []), other])),
     }
 

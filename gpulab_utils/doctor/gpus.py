@@ -1,9 +1,10 @@
-"""Which cards are here? The driver is asked (NVML, else nvidia-smi), then torch."""
+"""Which cards are here? The driver is asked (NVML, nvidia-smi, /sys), then torch."""
 
 import subprocess
+from pathlib import Path
 
 from gpulab_utils.doctor.facts import Gpu
-from gpulab_utils.units import MIB
+from gpulab_utils.units import GIB, MIB
 
 _COLUMNS = (
     "name,driver_version,compute_cap,memory.total,memory.free,"
@@ -98,6 +99,38 @@ def from_smi(csv: str) -> tuple[Gpu, ...]:
     return tuple(found)
 
 
+def amd(sys: Path = Path("/sys")) -> tuple[Gpu, ...]:
+    """AMD cards as Linux knows them, whether or not torch can use them.
+
+    Less than 4 GiB of memory of its own is a processor's graphics. The target is in the
+    topology of the compute driver: 90402 is gfx942.
+    """
+    targets = []
+    for node in sorted(sys.glob("class/kfd/kfd/topology/nodes/*/properties")):
+        told = dict(line.split() for line in node.read_text().splitlines())
+        if code := int(told.get("gfx_target_version", 0)):
+            targets.append(f"gfx{code // 10000}{code // 100 % 100:x}{code % 100:x}")
+    found = []
+    for card in sorted(sys.glob("class/drm/card[0-9]*/device")):
+        vendor, total, used = (
+            _read(card / name)
+            for name in ("vendor", "mem_info_vram_total", "mem_info_vram_used")
+        )
+        if vendor == "0x1002" and int(total or 0) >= 4 * GIB:
+            found.append((card, int(total), int(used or 0)))
+    known = targets if len(targets) == len(found) else [None] * len(found)
+    return tuple(
+        Gpu(
+            name=_read(card / "product_name") or "AMD card",
+            vendor="AMD",
+            mem_bytes=total,
+            free_bytes=total - used,
+            gfx=gfx,
+        )
+        for (card, total, used), gfx in zip(found, known, strict=True)
+    )
+
+
 def by_torch(torch) -> tuple[Gpu, ...]:
     """Cards as torch sees them: AMD's, those of the stand-in, all where NVML is silent."""
     amd = bool(torch.version.hip)
@@ -119,6 +152,13 @@ def by_torch(torch) -> tuple[Gpu, ...]:
             )
         )
     return tuple(found)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
 
 
 def _number(text: str) -> float | None:
