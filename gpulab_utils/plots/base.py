@@ -68,6 +68,9 @@ def figure(
         raise
     with plt.rc_context(_STYLE):
         fig, ax = plt.subplots(figsize=(width, height), layout="constrained")
+        shows = plt.isinteractive()
+    # Jupyter turned that on with the first figure; undone, no second one would be shown.
+    plt.interactive(shows)
     ax.set(xlabel=xlabel, ylabel=ylabel)
     for axis in log:
         getattr(ax, f"set_{axis}scale")("log")
