@@ -93,10 +93,8 @@ class Decoder:
         start, end = cache.length, cache.length + len(tokens)
         if start and len(tokens) > 1:
             raise ValueError(f"{len(tokens)} tokens after {start}: feed them one by one")
-        if end > cache.keys[0].shape[2]:
-            raise ValueError(
-                f"the cache holds {cache.keys[0].shape[2]} tokens, asked {end}"
-            )
+        if end > cache.positions:
+            raise ValueError(f"the cache holds {cache.positions} tokens, {end} were asked")
         x = F.embedding(tokens, self.embedding)  # [tokens, hidden]
         turn = rotation(start, end, self.shape.head_dim, x)
         for block, keys, values in zip(self.blocks, cache.keys, cache.values, strict=True):
