@@ -26,7 +26,10 @@ PACKAGE = ROOT / "gpulab_utils"
 LABS = sorted((ROOT / "labs").glob("[0-9][0-9]_*.py"))
 LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 # A fork after an operation on two threads hangs, and times are nobody's business here.
-QUIET = {"GPULAB_DEVICE": "standin", "GPULAB_TINY": "1", "OMP_NUM_THREADS": "1", "CI": "1"}
+QUIET = {
+    **{"GPULAB_DEVICE": "standin", "GPULAB_TINY": "1", "OMP_NUM_THREADS": "1", "CI": "1"},
+    **{"HF_HUB_OFFLINE": "1", "MPLBACKEND": "agg"},
+}
 CARDS = ("8.6", "7.5")  # with bf16 and without: their branches differ
 
 
@@ -157,6 +160,7 @@ def measure(labs: list[Path]) -> list[Branches]:
         examples = ["-m", "pytest", "-q", "tests/test_doctests.py"]
         runs = [(examples, card) for card in CARDS]
         runs += [(["-m", "gpulab_utils", "doctor"], CARDS[0])]
+        runs += [(["tests/gpu_refusals.py"], CARDS[0])]
         runs += [([str(lab)], CARDS[0]) for lab in labs]
         for command, card in runs:
             _run(command, {"GPULAB_STANDIN": card, "GPULAB_STUBS": str(stubs)}, data)
@@ -173,7 +177,7 @@ def _run(command: list[str], settings: dict[str, str], data: Path) -> None:
     told = ["-m", "coverage", "run", "-p", f"--data-file={data}"]
     run = subprocess.run(
         [sys.executable, *told, "--source=gpulab_utils,labs", *command],
-        env=os.environ | QUIET | settings | {"HF_HUB_OFFLINE": "1", "MPLBACKEND": "agg"},
+        env=os.environ | QUIET | settings,
         cwd=ROOT,
         capture_output=True,
         text=True,
