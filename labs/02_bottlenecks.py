@@ -121,7 +121,7 @@ rows = [
 results.record(LAB, rows)  # does nothing unless GPULAB_RECORD=1
 
 # %% tags=["nbval-ignore-output"]
-read = compare(held.sum, part.sum)
+read = compare(held.sum, part.sum, budget_s=2)
 hold = compare(part.sum, alone.sum)
 
 # %% [markdown]
@@ -233,10 +233,10 @@ ops += [attention(MODELS[model], pick(cpu=4096, gpu=4096, tiny=16), 8, dtype)]
 # %% tags=["nbval-ignore-output"]
 def examine(op):
     """Predicted wall and floor, measured time, and how it answers to two tests."""
-    wall, least_s = op.predict(walls)
+    which, least_s = op.predict(walls)
     grown = compare(op.double, op.run, budget_s=0.6)
     near = op.near and compare(op.run, op.near, budget_s=0.2).value
-    counts = {"name": op.name, "flop": op.flop, "intensity": op.intensity, "wall": wall}
+    counts = {"name": op.name, "flop": op.flop, "intensity": op.intensity, "wall": which}
     times = {"took_s": seconds(op.run), "least_s": least_s, "growth": grown.value}
     return grown, {"kind": "op", "near": near} | counts | times
 
@@ -249,10 +249,10 @@ results.record(LAB, list(rows))
 
 # %% tags=["nbval-ignore-output"]
 n, side = pick(cpu=2**23, gpu=2**26, tiny=2**8), pick(cpu=512, gpu=4096, tiny=16)
-a, b, out = (torch.ones(n, device=here.device) for _ in range(3))  # [n]
+a, b, c = (torch.ones(n, device=here.device) for _ in range(3))  # [n]
 square = torch.randn(side, side, device=here.device)  # [side, side]
 per_flop = 2 * side**3 / n  # times slow.value: seconds per FLOP, add : matmul
-slow = compare(lambda: torch.add(a, b, out=out), lambda: square @ square)
+slow = compare(lambda: torch.add(a, b, out=c), lambda: square @ square)
 
 # %% [markdown]
 # ### See
@@ -391,17 +391,12 @@ claims.check(
 
 
 # %%
-def crossing(card, out, inputs):
+def crossing(card, outputs, inputs):
     """The smallest batch whose time is set by arithmetic."""
-    rows = 1
-    while (
-        bound(
-            card, flop=count(out, inputs, rows)[0], bytes_moved=count(out, inputs, rows)[1]
-        ).wall
-        == "memory"
-    ):
-        rows += 1
-    return rows
+    for batch in range(1, 10**6):
+        flop, moved = count(outputs, inputs, batch)
+        if bound(card, flop=flop, bytes_moved=moved).wall == "compute":
+            return batch
 
 
 for name in "rtx-3080-ti", "rtx-4060-ti-16gb", "h200-sxm":

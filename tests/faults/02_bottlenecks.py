@@ -5,7 +5,7 @@ FAULTS = [
     ("part = held[: n // 8]", "part = held[: n // 4]", "held.nbytes == 8 * part.nbytes"),
     ("alone = part.clone()", "alone = part", "alone.untyped_storage().nbytes()"),
     ("compare(part.sum, alone.sum)", "Ratio(8, aa=1)", "hold.lies_in(0.4, 2.5)"),
-    ("compare(held.sum, part.sum)", "Ratio(1, aa=1)", "read.lies_in(4, 16)"),
+    ("compare(held.sum, part.sum, budget_s=2)", "Ratio(1, aa=1)", "read.lies_in(4, 16)"),
     ("fits_under(cap, need)", "fits_under(2 * cap, need)", "fits in ("),
     (
         "compare(lambda: twice @ weight, lambda: x @ weight)",
@@ -29,7 +29,7 @@ FAULTS = [
         "right >= 0.8 * len(judged)",
     ),
     (
-        "compare(lambda: torch.add(a, b, out=out), lambda: square @ square)",
+        "compare(lambda: torch.add(a, b, out=c), lambda: square @ square)",
         "Ratio(1 / per_flop, aa=1)",
         "slow.lies_in(10 / per_flop)",
     ),
