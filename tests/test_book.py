@@ -2,6 +2,8 @@
 
 import re
 import shutil
+import subprocess
+import sys
 import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
@@ -156,6 +158,22 @@ def test_wheel_holds_package_data_and_results(html):
     assert not wanted - held
 
 
+def test_wheel_works_without_the_checkout(html, tmp_path):
+    """As on Colab: the package and its recordings, and nothing else of this folder."""
+    zipfile.ZipFile(html / wheel.name()).extractall(tmp_path)
+    code = "from gpulab_utils import results, CARDS; print(results.folder(), len(CARDS))"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, '.'); {code}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    folder, cards = done.stdout.split()
+    assert Path(folder) == tmp_path / "gpulab_utils" / "data" / "results", done.stderr
+    assert int(cards) >= 70
+    assert Path(folder).is_dir() == any(ROOT.glob("results/*/*.json"))
+
+
 # ---- the build command, on small books -----------------------------------------------
 
 GOOD = "# A page\n\nText with $a^2$.\n"
@@ -181,7 +199,8 @@ def book(tmp_path):
     shutil.copytree(ROOT / "book" / "_templates", tmp_path / "book" / "_templates")
     (tmp_path / "book" / "references.bib").touch()
     (tmp_path / "book" / "_static").mkdir()
-    (tmp_path / "book" / "_static" / "gpulab.css").touch()
+    for name in ("gpulab.css", "gpulab.js"):
+        (tmp_path / "book" / "_static" / name).touch()
     (tmp_path / "_toc.yml").write_text("format: jb-book\nroot: book/intro\n")
     (tmp_path / "book" / "intro.md").write_text(GOOD)
     (tmp_path / "requirements.txt").touch()
