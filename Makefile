@@ -21,7 +21,7 @@ book: $(READY)
 
 test: $(READY)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	$(BIN)/pytest -m 'not long'
+	$(BIN)/pytest
 	CI=true $(BIN)/pytest --nbval labs
 	CI=true GPULAB_DEVICE=standin GPULAB_TINY=1 $(BIN)/pytest --nbval labs
 
