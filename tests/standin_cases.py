@@ -223,7 +223,20 @@ def case_allocated_bytes():
     assert torch.cuda.memory_reserved() <= 2 * MIB
 
 
+def workspace() -> int:
+    """Bytes that the first product of matrices takes for good."""
+    before = allocated()
+    torch.ones(1, 1, device="cuda") @ torch.ones(1, 1, device="cuda")
+    return allocated() - before
+
+
+def case_the_first_product_takes_its_workspace():
+    assert workspace() == 8_519_680  # cuBLAS: 2 x 4,096 KiB and 8 x 16 KiB
+    assert workspace() == 0
+
+
 def case_a_model_gradients_and_states_are_counted():
+    workspace()
     before, n = allocated(), 512 * 512 * 4
     model = torch.nn.Linear(512, 512, bias=False).to("cuda")
     assert allocated() - before == n

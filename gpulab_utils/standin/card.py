@@ -17,6 +17,7 @@ NAME = "gpulab stand-in (CPU)"
 TOTAL = 12 * 2**30
 CONTEXT = int(0.45 * 2**30)  # what a CUDA context takes beside the allocator
 # GPULAB_STANDIN=7.5 is a card without bf16, for the branches that only such a card takes.
+WORKSPACE = 8_519_680  # cuBLAS's, two of 4 MiB and eight of 16 KiB, from torch's allocator
 CAPABILITY = tuple(map(int, os.environ.get("GPULAB_STANDIN", "8.6").split(".")))
 CUDA_VERSION = "12.6"
 
@@ -45,6 +46,7 @@ PROPERTIES = SimpleNamespace(
 _places = {}  # id of a storage -> (weak reference, place, bytes)
 _pinned = {}
 now = SimpleNamespace(allocated=0, peak=0, reserved=0, peak_reserved=0, count=0, ooms=0)
+now.workspace = False
 limit = SimpleNamespace(fraction=1.0)
 
 
@@ -74,6 +76,13 @@ def pin(tensor) -> None:
 
 def pinned(tensor) -> bool:
     return id(_storage(tensor)) in _pinned
+
+
+def use_workspace() -> None:
+    """What the first product of two matrices takes, and never gives back."""
+    if not now.workspace:
+        now.workspace = True
+        _allocate(WORKSPACE)
 
 
 def usable() -> int:

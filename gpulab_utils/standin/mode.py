@@ -26,6 +26,11 @@ WAITS = {
     *("item", "tolist", "nonzero", "masked_select", "unique", "equal", "allclose"),
     *("__bool__", "__float__", "__int__", "__index__", "__repr__", "__format__"),
 }
+# What multiplies matrices by cuBLAS.
+PRODUCTS = {
+    *("linear", "matmul", "__matmul__", "__rmatmul__", "mm", "bmm", "addmm", "baddbmm"),
+    *("einsum", "addmv", "mv"),
+}
 WITH_STUBS = {"bitsandbytes"}  # namespaces of operators whose CUDA kernels are stubbed
 NOTE = []  # who wants to know
 
@@ -95,6 +100,8 @@ def _follows(func, name: str, inputs: list) -> str | None:
     family = getattr(func, "namespace", "aten")
     for tell in NOTE if family in WITH_STUBS else ():
         tell(f"{family}.kernels")
+    if name in PRODUCTS:
+        card.use_workspace()
     strangers = [t for t, p in zip(inputs, places, strict=True) if p == HOST and t.dim()]
     if strangers and family == "aten" and name not in MIXES:
         raise RuntimeError(
