@@ -1,6 +1,6 @@
 """One block, and the model around it, as transformers 5.24 runs them."""
 
-from gpulab_utils.plan import litgpt
+from gpulab_utils.plan import bert, litgpt
 from gpulab_utils.plan.layers import attention, mlp, norm, rms_norm
 from gpulab_utils.plan.run import Run, layer_params
 from gpulab_utils.plan.tape import ACT, LOGITS, Param, Tensor
@@ -9,6 +9,8 @@ from gpulab_utils.plan.tape import ACT, LOGITS, Param, Tensor
 def block(run: Run, p: dict, hidden: Tensor, cos: Tensor | None, mask: Tensor | None) -> Tensor:
     """One layer; its `_` keeps eager attention's weights alive to the end, as in the source."""
     s, t = run.shape, run.tape
+    if s.family == "bert":
+        return bert.block(run, p, hidden, cos, mask)
     if run.dialect == "litgpt":
         return litgpt.block(run, p, hidden, cos, mask)
     if s.parallel:

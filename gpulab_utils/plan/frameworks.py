@@ -14,6 +14,8 @@ from gpulab_utils.plan.setting import Optimizer, Setting
 
 WIDTHS = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
 
+#: torchtune's recipes set fused=True; elsewhere torch's own choice on a GPU.
+DEFAULT_STEP = {"torchtune": "fused"}
 FUSED = ("gpt2", "gpt_neox", "phi3", "qwen")
 GROUPS = {"mlp": ("gate", "up", "down"), "all": ("all",)}
 #: The name that a linear has in a family's code, to the name it has here.
@@ -86,8 +88,9 @@ def optimizer_of(row: dict) -> Optimizer:
     """
     detail = row.get("optimizer_detail") or {}
     text = (row.get("optimizer") or detail.get("name") or "").lower()
-    width = WIDTHS.get(detail.get("state_dtype") or "", compute_width(row))
-    impl = detail.get("impl") or "foreach"
+    trained = 4 if row["mode"] in ("lora", "qlora") else compute_width(row)
+    width = WIDTHS.get(detail.get("state_dtype") or "", trained)
+    impl = detail.get("impl") or DEFAULT_STEP.get(dialect_of(row), "foreach")
     master = 4 if detail.get("master_weights") else 0
     inside = impl == "in_backward" or "optimizer_in_backward" in row["flags"]
     common = {"master_bytes": master, "in_backward": inside, "on_host": bool(detail.get("paged"))}
@@ -97,16 +100,18 @@ def optimizer_of(row: dict) -> Optimizer:
     if "8-bit" in text or "8bit" in text or "adam_8bit" in row["flags"]:
         return Optimizer("adamw8bit", 2 * (1 + 4 / 256), 0, **common)
     if "adafactor" in text:
-        return Optimizer("adafactor", 0, 0, **common)
+        return Optimizer("adafactor", 0, 0, loop_copies=3, **common)
     copy = width if impl == "foreach" else 0
-    return Optimizer("adamw", 2 * width, copy, **common)
+    return Optimizer("adamw", 2 * width, copy, loop_copies=1, **common)
 
 
 def adapter_of(row: dict, shape: Shape) -> Adapter | None:
     if row["mode"] not in ("lora", "qlora"):
         return None
     a = row.get("adapter") or {}
-    width = WIDTHS.get(a.get("dtype") or "", 4 if row.get("autocast") else compute_width(row))
+    # PEFT makes adapters fp32 (autocast_adapter_dtype); LitGPT and torchtune do not
+    own = compute_width(row) if dialect_of(row) in ("litgpt", "torchtune") else 4
+    width = WIDTHS.get(a.get("dtype") or "", own)
     named = set()
     for target in row["lora_targets"] or ["q", "v"]:
         low = target.lower().split()[0]
@@ -131,28 +136,75 @@ def dialect_of(row: dict) -> str:
 def setting_of(row: dict) -> Setting:
     """The run that a row describes; ValueError where it is not modelled."""
     shape = shape_of(row)
+    dialect = dialect_of(row)
+    if dialect == "llm.c":
+        raise ValueError("llm.c lays out its own buffers: not modelled")
     fake = "fake" in (row.get("device") or "")
     fmt = format_from(row["weight_dtype"], (row.get("weight_format") or {}).get("group"))
     logits = row.get("logits") or {}
     cache = row.get("kv_cache") or {}
     width = compute_width(row)
     autocast = 2 if row.get("autocast") or "mixed" in (row.get("compute_dtype") or "") else 0
-    dialect = dialect_of(row)
     wf = row.get("weight_format") or {}
     packed = 0
     if fmt.packed and (row["mode"] == "qlora" or fmt.name[:3] in ("nf4", "fp4")):
         packed = wf.get("dequant_copies") or 1
     kind = cache.get("kind")
+    flags = set(row["flags"])
+    lengths = row.get("batch_lengths") or {}
+    if lengths.get("kind") == "fixed" or lengths.get("over") == "cut":
+        flags.add("again")  # the next batch can be as long as the longest
     return Setting(
         shape=shape, mode="inference" if row["mode"] == "load_only" else row["mode"], fmt=fmt,
         batch=row["batch"] or 1, seq=row["seq"] or 64,
         prefill=row.get("prefill_tokens"), width=width if not autocast or row["mode"] == "full_train" else WIDTHS.get(fmt.rest, width),
         rows=logits.get("rows") or "all", wide_logits=logits.get("dtype") == "fp32",
-        loss=logits.get("loss") or "whole", cache=None if kind == "none" else kind,
+        loss=loss_of(row, dialect), cache=None if kind == "none" else kind,
         fused=row.get("attention_prefill") != "eager" and row.get("attention_prefill") != "math",
         checkpoint=bool(row.get("grad_checkpointing")), autocast=autocast,
         adapter=adapter_of(row, shape), optimizer=optimizer_of(row), packed=packed,
-        dialect=dialect, gpu=not fake, flags=frozenset(row["flags"]),
+        dialect=dialect, gpu=not fake, flags=frozenset(flags),
         cache_tokens=cache.get("tokens") or (row["seq"] or 64),
+        upcast=upcast(row, dialect),
+        more_params=0 if row.get("config") else max(0, (row.get("params") or 0) - shape.params),
+        accumulates=accumulates(row, dialect), extra={"lengths": ragged(row)},
         untied=dialect == "litgpt" and shape.tied, head_packed=bool(wf.get("head_quantized")),
     )  # fmt: skip
+
+
+def accumulates(row: dict, dialect: str) -> bool:
+    """Whether gradients are there during forward.
+
+    An earlier micro-batch left them (LitGPT's fine-tuning scripts accumulate), or zero_grad()
+    fills them with zeros: torch's default until 2.0 of March 2023.
+    """
+    if row["mode"] != "full_train":
+        return False
+    n = (row.get("optimizer_detail") or {}).get("grad_accumulation")
+    date = (row.get("versions") or {}).get("date") or "9999"
+    if n is None:
+        n = 2 if dialect == "litgpt" and "longest_first" in row["flags"] else 1
+    return n > 1 or date < "2023-03"
+
+
+def loss_of(row: dict, dialect: str) -> str:
+    """The kind of loss; transformers copied the shifted logits until 4.46 (October 2024)."""
+    stated = (row.get("logits") or {}).get("loss")
+    if stated or dialect != "hf":
+        return stated or "whole"
+    return "whole" if row.get("config") else "shifted_copy"
+
+
+def ragged(row: dict) -> tuple | None:
+    """(shortest, mean) of the data where batches differ in length."""
+    spread = row.get("batch_lengths") or {}
+    if spread.get("kind") != "ragged" or not spread.get("mean"):
+        return None
+    return spread.get("min") or 1, spread["mean"]
+
+
+def upcast(row: dict, dialect: str) -> bool:
+    """peft.prepare_model_for_kbit_training makes all that is not packed fp32; Hugging Face recipes
+    call it before QLoRA, and a row that states the type of the rest says otherwise."""
+    stated = (row.get("weight_format") or {}).get("rest_dtype")
+    return row["mode"] == "qlora" and dialect in ("hf", "swift") and not stated

@@ -39,6 +39,8 @@ def project(run: Run, p: dict, name: str, x: Tensor, width: int) -> Tensor:
 def rms_norm(run: Run, p, x: Tensor, rows: int) -> Tensor:
     """LlamaRMSNorm: in fp32, cast back, then times the weight. Gemma's multiplies in fp32."""
     t, w, gemma = run.tape, x.w, run.shape.family.startswith("gemma")
+    if run.compiled:
+        return t.fused_norm(x, p, rows)
     h = t.cast(x, 4)
     variance = t.mean(t.power(h), rows)
     h = t.mul(h, t.keep_result(t.shift(variance)))
@@ -152,6 +154,9 @@ def attend(run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None):
     if low:
         q, k, v = t.cast(q, low), t.cast(k, low), t.cast(v, low)
     rows, bias = run.tokens * s.heads, None
+    if run.expands and s.heads > s.kv_heads:
+        wide = run.batch * run.keys * s.heads * s.head_dim
+        k, v = t.repeat(k, wide), t.repeat(v, wide)
     if mask is not None:
         k, v = repeated(run, k)[0], repeated(run, v)[0]
         bias = t.new(run.tokens * run.keys, q.w)
@@ -196,7 +201,11 @@ def activation(run: Run, x: Tensor) -> Tensor:
 
 def mlp(run: Run, p: dict, x: Tensor) -> Tensor:
     s, t = run.shape, run.tape
-    if s.gated:
+    if s.gated and run.compiled:
+        gate = project(run, p, "gate", x, s.intermediate)
+        hidden = t.fused_gate(gate, project(run, p, "up", x, s.intermediate))
+        del gate
+    elif s.gated:
         gate = activation(run, project(run, p, "gate", x, s.intermediate))
         hidden = t.mul(gate, project(run, p, "up", x, s.intermediate))
         del gate

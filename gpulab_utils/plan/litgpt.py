@@ -25,11 +25,14 @@ def lora(run: Run, p: dict, name: str, x: Tensor, width: int) -> Tensor:
 
 
 def linear4(run: Run, x: Tensor, p: Param, n: int) -> Tensor:
-    """bitsandbytes 0.41's 4-bit product keeps its input (ctx.tensors = A, B)."""
+    """bitsandbytes up to 0.43: MatMul4Bit keeps its input as an attribute of its node.
+
+    Not being a saved variable it outlives backward, until the loop's name `loss` is rebound.
+    """
     t = run.tape
     out = t.linear(x, p, n)
     if p.packed and out.node is not None:
-        out.node.saved.append(x.store)
+        t.stale.append(x.store)
     return out
 
 
@@ -102,6 +105,8 @@ def attention(run: Run, p: dict, x: Tensor, cos: Tensor, mask: Tensor | None) ->
     if t.autocast:
         q, k, v = (t.cast(y, t.autocast) for y in (q, k, v))
     y = t.fused_attention(q, k, v, run.tokens * s.heads)
+    if run.packed:
+        y = t.copy(y)
     return lora(run, p, "o", y, s.hidden)
 
 

@@ -141,6 +141,22 @@ class Ops(Tape):
         ]
         return self.op(out, [x, p], [x.store, stats.store], back)
 
+    def fused_norm(self, x: Tensor, p: Param, rows: int) -> Tensor:
+        """A compiled RMSNorm: keeps x itself and one number a row, one tensor each way."""
+        n, w, need = x.n, x.w, x.node is not None
+        out, stats = self.new(n, w), self.new(rows, 4)
+        back = lambda g: [  # noqa: E731
+            self.new(n, w) if need else None,
+            self.new(p.n, p.w) if p.train else None,
+        ]
+        return self.op(out, [x, p], [x.store, stats.store], back)
+
+    def fused_gate(self, a: Tensor, b: Tensor) -> Tensor:
+        """A compiled silu(a) * b: keeps both, recomputes silu."""
+        n, w = a.n, a.w
+        back = lambda g: [self.new(n, w), self.new(n, w)]  # noqa: E731
+        return self.op(self.new(n, w), [a, b], [a.store, b.store], back)
+
     def linear(self, x: Tensor, p: Param, n: int, cat: int = ACT) -> Tensor:
         """x W: keeps x for W's gradient; under autocast x and W are copied down first."""
         if p.packed:

@@ -1,6 +1,6 @@
 """A forward, or a training step, played on the tape: which moments could be the peak?"""
 
-from gpulab_utils.plan import litgpt, losses
+from gpulab_utils.plan import bert, litgpt, losses
 from gpulab_utils.plan.blocks import block, embedded, head, surroundings
 from gpulab_utils.plan.layers import norm
 from gpulab_utils.plan.run import Run, layer_params
@@ -14,6 +14,8 @@ def stack(run: Run, checkpoint: bool = False) -> list[tuple[int, bool]]:
     often as there are such layers; its neighbours only pass tensors on to it and from it.
     """
     n = run.shape.layers
+    if run.setting.extra.get("whole"):
+        return [(1, False)] * n
     if n <= 5:
         return [(1, True)] * n
     return [(1, True), (1, False), (n - 4, False), (1, False), (1, True)]
@@ -41,10 +43,14 @@ def checkpointed(run: Run, p: dict, hidden: Tensor, cos, mask) -> Tensor:
     t.grad_mode = True
     parent = hidden.node
     kept = [x and (x.n, x.w, x.store) for x in (hidden, cos, mask)]
+    if run.offloads:
+        kept[0] = (hidden.n, hidden.w, None)
     inputs = [hidden, *[q for q in p.values() if q.train][:1]]
     out = t.op(out, inputs, [], None)
 
     def redo() -> Node:
+        if run.offloads:
+            kept[0] = (*kept[0][:2], t.new(*kept[0][:2]).store)
         x, *rest = (k and Tensor(*k) for k in kept)
         stores = [k[2] for k in kept if k]
         kept.clear()
@@ -104,7 +110,9 @@ def generate_step(run: Run) -> None:
 def train_step(run: Run, checkpoint: bool = False, autocast: int = 0) -> None:
     """Forward, loss, backward; the gradients are left."""
     t, s = run.tape, run.shape
-    t.grad_mode, t.autocast = True, autocast
+    t.grad_mode, t.autocast, t.training = True, autocast, True
+    t.accumulates = run.setting.accumulates
+    t.consumes = run.setting.optimizer.in_backward
     table, last = tables(run)
     layers = [(many, counts, layer_params(run)) for many, counts in stack(run)]
     final = run.param(s.hidden)
@@ -118,10 +126,13 @@ def train_step(run: Run, checkpoint: bool = False, autocast: int = 0) -> None:
 
 def forward_and_loss(run, layers, table: Param, last: Param, final: Param, checkpoint: bool):
     """The loss, and what the caller's names still hold in backward."""
-    inputs_embeds = embedded(run, table)
+    start = bert.embedded if run.shape.family == "bert" else embedded
+    inputs_embeds = start(run, table)
     cos, mask, positions = surroundings(run, inputs_embeds.w)
     hidden = forward_layers(run, layers, inputs_embeds, cos, mask, checkpoint)
     del inputs_embeds, cos, mask, positions
+    if run.shape.family == "bert":
+        return bert.classified(run, hidden)
     hidden = final_norm(run, final, hidden)
     return losses.of(run, hidden, last)
 

@@ -47,6 +47,9 @@ class Run:
     kv: list | None = None  # a growing cache, where there is one
     setting: object = None
     dialect: str = "hf"
+    compiled: bool = False  # pointwise chains keep their inputs only
+    expands: bool = False  # keys and values repeated for the fused kernel
+    offloads: bool = False  # checkpoints wait in host memory
 
     @property
     def tokens(self) -> int:

@@ -25,6 +25,7 @@ class Optimizer:
     state_bytes: float = 8
     copy_bytes: float = 0
     master_bytes: int = 0
+    loop_copies: int = 0  # of one parameter at a time
     in_backward: bool = False
     on_host: bool = False
 
@@ -58,8 +59,11 @@ class Setting:
     untied: bool = False  # the framework keeps a head of its own
     head_packed: bool = False
     host_layers: int = 0
+    accumulates: bool = False  # gradients of earlier micro-batches are there
     flags: frozenset = frozenset()
     extra: dict = field(default_factory=dict)
+    upcast: bool = False  # peft's prepare_model_for_kbit_training: the rest in fp32
+    more_params: int = 0  # what a source counts beyond the shape: positions, biases
 
     @property
     def forward(self) -> int:
@@ -84,6 +88,9 @@ class Setting:
             masked=masked and self.fused,
             setting=self,
             dialect=self.dialect,
+            compiled="compile" in self.flags or self.dialect == "unsloth",
+            expands=self.dialect == "torchtune",
+            offloads="activation_offload" in self.flags,
         )
 
 
@@ -95,8 +102,12 @@ def weight_bytes(s: Setting) -> dict[str, float]:
         parts["head"] = table * BYTES.get(s.fmt.rest, 2)
     if s.head_packed and parts["head"]:
         parts["head"] = s.fmt.tensor_bytes(s.shape.vocab, s.shape.hidden)
+    if s.upcast:
+        for name in ("embedding", "head", "small"):
+            parts[name] *= 4 / BYTES.get(s.fmt.rest, 2)
     if s.host_layers:
         parts["linears"] *= 1 - s.host_layers / s.shape.layers
+    parts["small"] += s.more_params * BYTES.get(s.fmt.rest, 2)
     if "embedding_on_host" in s.flags:
         parts["embedding"] = 0
     return parts
@@ -141,6 +152,10 @@ def peaks(s: Setting) -> list[tuple[str, tuple]]:
         return found
     t = Ops(sums_in_place=s.gpu)
     train_step(s.run(t), s.checkpoint, s.autocast)
+    if t.stale and "again" in s.flags:
+        old, t.stale = t.stale, []
+        train_step(s.run(t), s.checkpoint, s.autocast)
+        del old
     return [("step", p) for p in t.peaks]
 
 
@@ -163,10 +178,7 @@ def bill(s: Setting) -> Bill:
     adapters = n * width if s.adapter else 0
     opt = s.optimizer
     states = 0 if opt.on_host or s.mode == "inference" else n * opt.state_bytes
-    phase, alive = max(peaks(s), key=lambda x: sum(x[1]))
-    step = n * (width + opt.copy_bytes)
-    if s.mode != "inference" and not opt.in_backward and step > sum(alive):
-        phase, alive = "optimizer", (0, 0, n * width, 0, n * opt.copy_bytes)
+    phase, alive = max(moments(s, n, width), key=lambda x: sum(x[1]))
     terms = {
         "weights": round(sum(parts.values())) + adapters,
         "kv_cache": alive[KV],
@@ -177,6 +189,37 @@ def bill(s: Setting) -> Bill:
         "workspace": alive[SCRATCH] + workspace(s),
     }
     return Bill({k: int(v) for k, v in terms.items()}, phase)
+
+
+def moments(s: Setting, n: int, width: int) -> list[tuple[str, tuple]]:
+    """Candidates for the peak beyond what is there all the time."""
+    found = [("load", (0, 0, 0, 0, loading(s)))]
+    for phase, (act, logits, grads, kv, scratch) in peaks(s):
+        left = n * width if s.accumulates else grads
+        found.append((phase, (act, logits, left, kv, scratch)))
+    opt = s.optimizer
+    if s.mode != "inference" and not opt.in_backward:
+        largest = 0 if s.adapter else s.shape.vocab * s.shape.hidden
+        copies = max(n * opt.copy_bytes, largest * 4 * opt.loop_copies)
+        found.append(("optimizer", (0, 0, n * width, 0, copies)))
+    return found
+
+
+def loading(s: Setting) -> int:
+    """What is alive beside all weights when loading ends.
+
+    AutoAWQ's fuser holds the old q, k, v of every layer while their joined copies exist.
+    bitsandbytes quantizes on the card: a 16-bit copy of the largest weight, for int8 its
+    transpose too (double_quant).
+    """
+    shape, fmt = s.shape, s.fmt
+    if "fused_layers" in s.flags and shape.gated:
+        parts = shape.attention_linears[:3]
+        return int(shape.layers * sum(fmt.tensor_bytes(r, c) for _, r, c in parts))
+    largest = max(r * c for _, r, c, _ in shape.linears)
+    if s.head_packed:
+        largest = max(largest, shape.vocab * shape.hidden)
+    return {"llm-int8": 3, "nf4": 2, "fp4": 2}.get(fmt.name[:8].split("-dq")[0], 0) * largest
 
 
 def workspace(s: Setting) -> int:

@@ -84,21 +84,18 @@ class Tape:
         self.grad_mode, self.quiet, self.rising = False, False, False
         self.autocast = 0  # bytes of the low precision, 0 where off
         self.cached: list[Param] = []
+        self.stale: list[Storage] = []  # what a node holds beyond its backward
         self.peaks: set[tuple] = set()
-        self.events: list | None = None
+        self.training = self.accumulates = self.consumes = False
 
     def book(self, size: int, cat: int, layer: int, store: Storage) -> None:
         self.live[layer][cat] += size
         self.rising = True
-        if self.events is not None:
-            self.events.append((id(store), size))
 
     def drop(self, store: Storage) -> None:
         if self.rising:
             self.snapshot()
         self.live[store.layer][store.cat] -= store.size
-        if self.events is not None:
-            self.events.append((id(store), -store.size))
 
     def snapshot(self) -> None:
         """Remember what is alive now: a candidate for the peak."""
@@ -176,6 +173,8 @@ class Tape:
         if param.uses > 0:
             return
         grad, param.pending = param.pending, None
+        if self.accumulates or self.consumes:  # added to what is there, or used at once
+            return
         if param.grad is None:
             grad.store.move(GRADS)
             param.grad = grad

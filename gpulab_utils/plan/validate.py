@@ -1,12 +1,14 @@
 """How right is the planner? Its answer to every row of a file of measurements."""
 
 import json
+import re
 from pathlib import Path
 
-from gpulab_utils.cards import CONTEXT_BYTES
+from gpulab_utils.cards import CONTEXT_BYTES, TORCH_SHARE
 from gpulab_utils.plan.frameworks import setting_of
+from gpulab_utils.plan.replay import longest, reserved
 from gpulab_utils.plan.setting import bill
-from gpulab_utils.units import GIB
+from gpulab_utils.units import GIB, MIB
 
 
 def answer(row: dict) -> dict:
@@ -19,15 +21,34 @@ def answer(row: dict) -> dict:
 
 
 def predicted(row: dict) -> dict:
+    """Figures for the row's level, or what its kind asks for."""
     s = setting_of(row)
+    context = (row.get("cuda_context_mib") or 0) * MIB or CONTEXT_BYTES
+    kind = row.get("kind", "measured")
+    if kind == "boundary_max_seq":
+        return {"predicted_seq": longest(s, room(row) - context), "note": "longest"}
     b = bill(s)
     allocated = b.allocated + buffers(row, s)
-    return {
-        "predicted_gib": allocated / GIB,
-        "predicted_reserved_gib": allocated / GIB,
-        "predicted_card_gib": (allocated + CONTEXT_BYTES) / GIB,
-        "note": b.phase,
+    answer = {"predicted_gib": allocated / GIB, "note": b.phase}
+    if row.get("measured_level") == "allocated":
+        return answer
+    held = max(allocated, reserved(s))
+    if kind.startswith("boundary"):
+        return answer | {"predicted_fits": held + context <= room(row)}
+    return answer | {
+        "predicted_reserved_gib": held / GIB,
+        "predicted_card_gib": (held + context) / GIB,
     }
+
+
+def room(row: dict) -> float:
+    """Bytes of the card before the context: what torch reports, else 0.98 of the box."""
+    if row.get("usable_gib"):
+        return row["usable_gib"] * GIB
+    found = re.search(r"(\d+) ?GB", row.get("gpu") or "")
+    if not found:
+        raise ValueError(f"no size in the card's name {row.get('gpu')!r}")
+    return TORCH_SHARE * int(found[1]) * GIB
 
 
 def buffers(row: dict, s) -> int:

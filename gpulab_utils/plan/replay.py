@@ -1,0 +1,155 @@
+"""What stays reserved? Whole steps, layer by layer, played into a model of the allocator."""
+
+import random
+from dataclasses import replace
+from statistics import mean
+
+from gpulab_utils.plan.ops import Ops
+from gpulab_utils.plan.phases import prefill, train_step
+from gpulab_utils.plan.pool import MIB, Pool
+from gpulab_utils.plan.setting import CUBLAS, Setting, trained, trained_width, weight_bytes
+
+STEPS, ORDERS, FEW = 8, 3, 4
+
+
+class Played(Ops):
+    """A tape whose every booking also goes to a pool."""
+
+    def __init__(self, pool: Pool, **options):
+        super().__init__(**options)
+        self.pool, self.quiet = pool, True
+
+    def book(self, size, cat, layer, store):
+        super().book(size, cat, layer, store)
+        if size:
+            self.pool.allocate(id(store), size)
+
+    def drop(self, store):
+        super().drop(store)
+        if store.size:
+            self.pool.release(id(store))
+
+
+def load(pool: Pool, s: Setting) -> None:
+    """Weights one by one, then adapters and the workspace of the main thread."""
+    parts = weight_bytes(s)
+    pool.allocate("embedding", parts["embedding"])
+    if parts["head"]:
+        pool.allocate("head", parts["head"])
+    linears = s.shape.linears
+    total = sum(s.fmt.tensor_bytes(r, c) * many for _, r, c, many in linears) or 1
+    share = parts["linears"] / total
+    for name, rows, columns, many in linears:
+        for i in range(many):
+            pool.allocate((name, i), share * s.fmt.tensor_bytes(rows, columns))
+    pool.allocate("small", parts["small"])
+    if s.adapter:
+        pool.allocate("adapters", trained(s) * trained_width(s))
+    pool.allocate("cublas", CUBLAS)
+
+
+def states(pool: Pool, s: Setting) -> None:
+    """The optimizer's first step: two states a weight, in the weights' order."""
+    o, n = s.optimizer, trained(s)
+    if o.on_host or not o.state_bytes:
+        return
+    if s.adapter:
+        pool.allocate("states", n * o.state_bytes)
+        return
+    for name, rows, columns, many in s.shape.linears:
+        for i in range(many):
+            for half in (0, 1):
+                pool.allocate(("state", name, i, half), rows * columns * o.state_bytes / 2)
+    rest = n - s.shape.linear_params
+    pool.allocate("states", rest * o.state_bytes)
+
+
+def step_copies(pool: Pool, s: Setting) -> None:
+    """What the step holds beside the states: foreach a copy of one, a loop one tensor's."""
+    n = trained(s)
+    if s.optimizer.copy_bytes:
+        for _, rows, columns, many in s.shape.linears if not s.adapter else ():
+            for i in range(many):
+                pool.allocate(("copy", _, i), rows * columns * s.optimizer.copy_bytes)
+        rest = n if s.adapter else n - s.shape.linear_params
+        pool.allocate("copies", rest * s.optimizer.copy_bytes)
+        for key in [k for k in pool.taken if k == "copies" or k[0] == "copy"]:
+            pool.release(key)
+        return
+    largest = s.shape.vocab * s.shape.hidden if not s.adapter else 0
+    if largest:
+        for i in range(s.optimizer.loop_copies):
+            pool.allocate(("loop", i), largest * 4)
+        for i in range(s.optimizer.loop_copies):
+            pool.release(("loop", i))
+
+
+def lengths(s: Setting, rng: random.Random, steps: int) -> list[int]:
+    """Padded lengths of `steps` batches: exponential around the mean, cut at the longest."""
+    spread = s.extra.get("lengths")
+    if not spread:
+        return [s.forward] * min(steps, 2)
+    low, middle = spread
+    found = []
+    for _ in range(steps):
+        draws = (low + rng.expovariate(1 / max(1, middle - low)) for _ in range(s.batch))
+        found.append(int(min(s.forward, max(draws))))
+    return found
+
+
+def played(s: Setting, seed: int = 0) -> Pool:
+    """One order of batches, from the weights to the last step."""
+    pool = Pool()
+    load(pool, s)
+    rng = random.Random(seed)
+    whole = replace(s, extra=s.extra | {"whole": True})
+    if s.mode == "inference":
+        t = Played(pool)
+        run = whole.run(t)
+        run.kv = [] if s.cache else None
+        prefill(run, run.tokens if s.rows == "all" else run.batch)
+        return pool
+    pool.allocate("cublas backward", CUBLAS)
+    for i, n in enumerate(lengths(s, rng, STEPS)):
+        t = Played(pool)
+        train_step(replace(whole, prefill=n).run(t), s.checkpoint, s.autocast)
+        if i == 0:
+            states(pool, s)
+        step_copies(pool, s)
+        del t
+    return pool
+
+
+def reserved(s: Setting) -> int:
+    """Peak bytes reserved; over several orders of batches where their lengths differ.
+
+    Of a checkpointed model FEW layers are played: the others add their weights and one input each.
+    """
+    orders = ORDERS if s.extra.get("lengths") else 1
+    few = replace(s.shape, layers=FEW, moe_layers=min(s.shape.moe_layers, FEW))
+    more = 0
+    if s.checkpoint and s.mode != "full_train" and s.shape.layers > FEW:
+        part = replace(s, shape=few)
+        more = sum(weight_bytes(s).values()) - sum(weight_bytes(part).values())
+        if "activation_offload" not in s.flags:
+            inputs = s.batch * s.forward * s.shape.hidden * s.width
+            more += (s.shape.layers - FEW) * inputs
+        s = part
+    return int(mean(played(s, seed).peak_reserved for seed in range(orders)) + more)
+
+
+def longest(s: Setting, room: float) -> int:
+    """The longest sequence whose reserved bytes stay below `room`, to one part in 64."""
+    held = lambda n: reserved(replace(s, seq=n, prefill=n))  # noqa: E731
+    if held(64) > room:
+        return 0
+    low, high = 64, 128
+    while held(high) <= room and high < 1 << 21:
+        low, high = high, 2 * high
+    for _ in range(6):
+        middle = (low + high) // 2
+        low, high = (middle, high) if held(middle) <= room else (low, middle)
+    return (low + high) // 2
+
+
+__all__ = ["MIB", "Played", "longest", "reserved"]
