@@ -176,6 +176,7 @@ def test_wheel_works_without_the_checkout(html, tmp_path):
 
 # ---- the build command, on small books -----------------------------------------------
 
+ADDRESS = "https://github.com/me/book"
 GOOD = "# A page\n\nText with $a^2$.\n"
 CODE = """---
 file_format: mystnb
@@ -230,6 +231,23 @@ def test_a_broken_page_fails_the_build_twice(book, build_book, what):
     (book / "book" / "intro.md").write_text(BROKEN[what])
     assert build_book(book).returncode != 0, what
     assert build_book(book).returncode != 0, f"{what}, and nothing changed since"
+
+
+def test_with_an_address_labs_and_only_labs_open_in_colab(book, build_book):
+    config = (book / "_config.yml").read_text().replace('url: ""', f"url: {ADDRESS}")
+    (book / "_config.yml").write_text(config)
+    (book / "labs").mkdir()
+    notebook = jupytext.reads("# %% [markdown]\n# # A lab\n", "py:percent")
+    jupytext.write(notebook, book / "labs" / "01_a_lab.ipynb")
+    with (book / "_toc.yml").open("a") as toc:
+        toc.write("chapters:\n- file: labs/01_a_lab\n")
+    (book / "book" / "intro.md").write_text(CODE.format("1 + 1"))
+    done = build_book(book)
+    assert done.returncode == 0, done.stderr
+    pages = [Page(p) for p in sorted((book / "_build" / "html").glob("[bl]*/*.html"))]
+    intro, lab = ([u for u in page.links if "://" in u] for page in pages)
+    assert intro == []
+    assert lab == [f"{lab_box.COLAB}me/book/blob/main/labs/01_a_lab.ipynb"]
 
 
 def test_a_missing_page_fails_the_build(book, build_book):
