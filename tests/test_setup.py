@@ -21,7 +21,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # A module may import only those that stand before it (DESIGN's list, with its helpers).
 ORDER = [
     *["units", "tables", "cards", "configs", "models", "roofline", "plan"],
-    *["device", "progress", "timing", "memory", "standin", "load"],
+    *["device", "progress", "reveal", "timing", "memory", "standin", "load"],
     *["chase", "probes", "layer_ops"],
     *["kernels", "fourbit", "decoder", "oracle", "real13b", "results", "claims", "plots"],
     *["doctor", "recorder", "listing", "cli"],
