@@ -36,6 +36,29 @@ def rss_bytes() -> int:
             return int(told.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def require(n_bytes: int, what: str) -> None:
+    """Raise `MemoryError`, with the way out, where `what` finds less than `n_bytes` free.
+
+    Asked of the memory that tensors of this lab go to: the card's, or this machine's.
+
+    >>> require(1, "a byte")
+    """
+    here = device.here()
+    if here.is_gpu:
+        import torch
+
+        free = torch.cuda.mem_get_info()[0]
+    else:
+        import psutil
+
+        free = min(psutil.virtual_memory().available, here.mem_bytes - rss_bytes())
+    if free < n_bytes:
+        raise MemoryError(
+            f"{what} needs {gib(n_bytes):.1f} GiB, {gib(free):.1f} GiB are free on "
+            f"{here.name}: close other programs, or set GPULAB_TINY=1 for a small run"
+        )
+
+
 def trim() -> None:
     """Give the freed part of the heap back, so that what grows next shows; glibc only."""
     import ctypes

@@ -13,14 +13,18 @@ NAME = "allenai/OLMo-2-1124-13B-Instruct"
 #: The head of its history as listed in January 2025; the weights are of December 2024.
 REVISION = "84d8c7cbfc0afb79bbbdca78ff8bf47f488f4ac6"
 FLAG = "GPULAB_REAL_13B"
-#: For hosts with too little RAM to quantise: one file, read by llama.cpp as it is.
-GGUF = {
-    "repo": "bartowski/OLMo-2-1124-13B-Instruct-GGUF",
-    "revision": "85210df2a5b87b5d36562b642f4ea8ed81d22954",
-    "file": "OLMo-2-1124-13B-Instruct-Q4_K_M.gguf",
-    "sha256": "9b23ea5750fc758dc7b131e32f4376b379a7f9551b0a7c4654c8e68c6dc599f3",
-    "bytes": 8_350_000_000,  # as listed, to three digits
-}
+
+
+def gguf(model: str = "olmo-2-13b") -> dict:
+    """A GGUF file of `model`, read by llama.cpp as it is: for hosts with little RAM.
+
+    >>> gguf()["file"]
+    'OLMo-2-1124-13B-Instruct-Q4_K_M.gguf'
+    """
+    rows = {row["model"]: row for row in read("published/gguf_files.json")}
+    if model not in rows:
+        raise KeyError(f"no GGUF file of {model!r}; there are {', '.join(rows)}")
+    return rows[model]
 
 
 def asked() -> bool:
@@ -35,7 +39,7 @@ def asked() -> bool:
     if not device.here().is_gpu:
         raise RuntimeError(
             f"{FLAG}=1 needs a CUDA or ROCm card, here is {device.here().name}; without "
-            f"one run the {GGUF['file']} of {GGUF['repo']} by llama.cpp"
+            f"one run the {gguf()['file']} of {gguf()['repo']} by llama.cpp"
         )
     if os.environ.get("HF_HUB_OFFLINE") == "1":
         raise RuntimeError(f"{FLAG}=1 downloads {NAME}: unset HF_HUB_OFFLINE")

@@ -373,15 +373,13 @@ terms["KV cache, 256 tokens"] = 256 * MODELS["llama-2-13b"].kv_bytes_per_token()
 for name, n_bytes in terms.items():
     print(f"{name:22} {n_bytes:>13,.0f} bytes")
 assert sum(terms.values()) == by_hand + 256 * 2 * 40 * 40 * 128 * 2
+read = terms["40 layers"] + 2 * (32000 * 5120 + 5120) + 2 * 5120
+print(f"{read:,.0f} of them are read for a token, before the KV cache")
 
 # %% [markdown]
 # A token reads all layers, the head and one row of the embedding: bytes over the read rate
 # of your memory is a floor. Undoing the quantisation costs arithmetic for each byte: a
 # second floor. **Which is the higher one on your machine?**
-
-# %%
-read = terms["40 layers"] + 2 * (32000 * 5120 + 5120) + 2 * 5120
-print(f"{read:,.0f} bytes a token, before the KV cache")
 
 # %%
 my_guess = None  # "memory" or "dequantising"
@@ -417,8 +415,6 @@ with set_torch_threads(1):
     rate |= {
         f"{name}, 1 thread": numbers.nbytes / bench(do).p20_s for name, do in work.items()
     }
-
-# %% tags=["nbval-ignore-output"]
 ratios = {"over_read": over_read.value, "over_cached": over_cached.value}
 rows.append({"what": "wall", "kernel": quickest, "wall": wall, "rate": rate, **ratios})
 streamed = cached = numbers = work = None  # frees them
@@ -436,18 +432,19 @@ def build():
     return decoder.Decoder(shape, blocks, table, head, ones)
 
 
+positions = pick(cpu=256, gpu=1024, tiny=64)
+bill = plan(shape, weights="nf4" if wide else "int4-cpu", seq=positions)
+planned = {name: bill.terms[name] for name in ("weights", "kv_cache")}
+memory.require(sum(planned.values()), "a 13B in 4 bits")
+
 # %% tags=["nbval-ignore-output"]
-grown, positions = {}, pick(cpu=256, gpu=1024, tiny=64)
+grown = {}
 memory.trim()  # what was freed and kept would hide growth
 with memory.cap(usable):
     model, grown["weights"] = memory.growth(build)
     memory.trim()
     cache, grown["kv_cache"] = memory.growth(lambda: model.cache(positions))
 block = None  # the original goes
-
-# %% tags=["nbval-ignore-output"]
-bill = plan(shape, weights="nf4" if scale_bits == 32 else "int4-cpu", seq=positions)
-planned = {name: bill.terms[name] for name in grown}
 ratio = sum(grown.values()) / sum(planned.values())
 assert abs(ratio - 1) < pick(cpu=0.02, gpu=0.02, tiny=0.1), (grown, planned)
 
@@ -484,8 +481,6 @@ assert here.is_gpu or memory.peak_rss_bytes() < 8 * 2**30, memory.report()
 rows += [
     {"what": "bill", "term": t, "planned": planned[t], "grown": grown[t]} for t in grown
 ]
-
-# %% tags=["nbval-ignore-output"]
 of_layers = sum(b.nbytes for b in model.blocks)
 rest = model.head.nbytes + 24 * shape.kv_bytes_per_token()
 floors = {"memory": (of_layers + rest) / rate["read"]}
@@ -501,8 +496,6 @@ model = cache = kept = None  # frees 7 GB
 
 # %% mystnb={"image": {"alt": "Seconds a token as measured beside its two floors, bytes over read rate and bytes over the rate of the product on cached weights"}} tags=["nbval-ignore-output"]
 _ = plots.run_13b.token_and_floors(results.shown(LAB, rows))
-
-# %% tags=["nbval-ignore-output"]
 plots.run_13b.show_bill(results.shown(LAB, rows))
 plots.run_13b.show_rates(results.shown(LAB, rows))
 
@@ -517,8 +510,9 @@ plots.run_13b.show_rates(results.shown(LAB, rows))
 # %% tags=["nbval-ignore-output"]
 assert over_read.lies_in(0.8) is not False, "no product is done before its weights are read"
 assert over_cached.lies_in(0.8) is not False, "a cache does not slow a product down"
+judged = over_read.lies_in(0.8) and over_cached.lies_in(0.8)  # not on a noisy machine
 shares = 1 / over_read.value + 1 / over_cached.value
-assert here.tiny or here.is_gpu or shares > 0.8, "the two floors explain the time"
+assert here.is_gpu or not judged or shares > 0.8, "the two floors explain the time"
 
 # %% [markdown]
 # ## What do four bits cost in quality?
@@ -630,7 +624,7 @@ if real13b.asked():
 # %% [markdown]
 # ### See
 
-# %% mystnb={"image": {"alt": "Rise of perplexity in percent against bits a weight: SmolLM2 of 135 million parameters measured, LLaMA 7B and 13B published; the smaller the model the larger the loss at four bits"}} tags=["nbval-ignore-output"]
+# %% mystnb={"image": {"alt": "Rise of perplexity in percent by format: SmolLM2 of 135 million parameters measured, LLaMA 7B and 13B published; the smaller the model the larger the loss at four bits"}} tags=["nbval-ignore-output"]
 _ = plots.run_13b.quality(results.shown(LAB, rows))
 
 # %% [markdown]

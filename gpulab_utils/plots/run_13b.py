@@ -7,7 +7,7 @@ from gpulab_utils.units import gib
 
 def bills(plans: dict, card):
     """Weights of each format of `plans` against what `card` leaves: derived."""
-    fig, ax = figure(f"GiB of weights, 13B ({card.name} against)", "", height=3.4)
+    fig, ax = figure(f"GiB of weights of a 13B; lines: {card.name}", "", height=3.4)
     names = list(plans)[::-1]
     held = [gib(plans[n].terms["weights"]) for n in names]
     bars = ax.barh(names, held, color=LINES[0]["color"])
@@ -24,49 +24,49 @@ def bills(plans: dict, card):
 
 def token_and_floors(runs: list):
     """Seconds a token beside its two floors, one group of bars a device."""
-    fig, ax = figure("", "seconds a token, 13B in 4 bits", height=4)
     told = [(run.label, row) for run in runs for row in _rows(run, "token")]
+    size = {"width": 8, "height": 1.4 + 1.3 * len(told)}
+    fig, ax = figure("seconds a token, 13B in 4 bits, one user", "", **size)
     kinds = ["measured", *told[0][1]["floors"]]
     for i, kind in enumerate(kinds):
         look = {"color": LINES[i]["color"], "hatch": ("", "//", "..")[i], "ec": "white"}
         seconds = [row["floors"].get(kind, row["wall_s"]) for _, row in told]
         spots = [at + 0.27 * (i - 1) for at in range(len(told))]
-        label = f"floor: {kind}" if i else kind
-        bars = ax.bar(spots, seconds, 0.25, label=label, **look)
-        ax.bar_label(bars, [f"{s:.2g}" for s in seconds], padding=2)
+        bars = ax.barh(spots, seconds, 0.25, label=f"floor: {kind}" if i else kind, **look)
+        ax.bar_label(bars, [f"{s:.2g}" for s in seconds], padding=3)
     names = [f"{label}\n{row['kernel']}, {row['layers']} layers" for label, row in told]
-    ax.set_xticks(range(len(told)), names)
-    ax.grid(axis="x", visible=False)
-    legend(ax)
+    ax.set_yticks(range(len(told)), names)
+    ax.invert_yaxis()
+    ax.margins(x=0.1)
+    ax.grid(axis="y", visible=False)
+    ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
     return fig
 
 
 def quality(runs: list):
-    """Rise of perplexity over the unquantised model against bits a weight, log scale."""
-    fig, ax = figure("bits a weight", "perplexity above the model as it was, %", log="y")
-    for i, (name, points) in enumerate([*_measured(runs), *_published()]):
-        line = LINES[i % len(LINES)] | {"linestyle": ""}
-        bits, rises, labels = zip(*points, strict=True)
-        ax.plot(bits, rises, label=name, markersize=7, **line)
-        for x, y, text in zip(bits, rises, labels, strict=True):
-            ax.annotate(text, (x, y), (6, 3), textcoords="offset points", fontsize=8)
-    ax.set_xlim(3.9, 9.4)
-    ax.legend(loc="upper right", fontsize=9)
+    """Rise of perplexity over the unquantised model, by format, on a log scale."""
+    groups = [*_measured(runs), *_published()]
+    formats = list(dict.fromkeys(name for _, points in groups for name in points))
+    formats.sort(key=lambda name: (name.startswith("Q8"), name.startswith("Q")))
+    label = "perplexity above that of the model as it was, %"
+    fig, ax = figure(label, "", log="x", width=8, height=3.8)
+    for i, (name, points) in enumerate(groups):
+        look = LINES[i % len(LINES)] | {"linestyle": "", "markersize": 8}
+        ax.plot(points.values(), [formats.index(k) for k in points], label=name, **look)
+    ax.set_yticks(range(len(formats)), formats)
+    ax.set_ylim(len(formats) - 0.5, -0.5)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), fontsize=9)
     return fig
 
 
 def _measured(runs):
-    bits = {"int4 g64": 4.5, "nf4": 4.5}
     for run in runs:
-        rows = {r["weights"]: r for r in _rows(run, "quality")}
-        if len(rows) < 2:
-            continue
-        base = rows.pop("as loaded")
-        rise = {
-            k: 100 * (r["perplexity"] / base["perplexity"] - 1) for k, r in rows.items()
-        }
-        points = [(bits[k], rise[k], k) for k in rise]
-        yield f"SmolLM2 135M from Q4_1, measured on {run.label}", points
+        rows = {r["weights"]: r["perplexity"] for r in _rows(run, "quality")}
+        if len(rows) > 1:
+            base = rows.pop("as loaded")
+            names = {"int4 g64": "int4 g64, 4.5 bits", "nf4": "NF4, 4.5 bits"}
+            rises = {names[k]: 100 * (score / base - 1) for k, score in rows.items()}
+            yield f"SmolLM2 135M from Q4_1, measured on {run.label}", rises
 
 
 def _published():
@@ -75,12 +75,13 @@ def _published():
     for model in dict.fromkeys(r["model"] for r in rows):
         own = [r for r in rows if r["model"] == model]
         base = next(r["perplexity"] for r in own if r["bits"] == 16)
-        points = [
-            (r["bits_per_weight"], 100 * (r["perplexity"] / base - 1), r["format"])
+        rises = {
+            f"{r['format']}, {r['bits_per_weight']} bits": 100
+            * (r["perplexity"] / base - 1)
             for r in own
             if r["bits"] < 16
-        ]
-        yield f"{model}, published (llama.cpp)", points
+        }
+        yield f"{model}, published (llama.cpp)", rises
 
 
 def show_kernels(runs: list) -> None:

@@ -86,8 +86,9 @@ FAULTS = [
         "over_cached.lies_in(0.8)",
     ),
     (
-        "shares = 1 / over_read",
-        "here = replace(here, tiny=False)\nshares = -9 + 1 / over_read",
+        """compare(lambda: multiply(streamed), numbers.sum)  # one thread, or the GPU
+over_cached = compare(lambda: multiply(streamed), lambda: multiply(cached))""",
+        "Ratio(9, aa=1)\nover_cached = Ratio(9, aa=1)",
         "shares > 0.8",
     ),
     # What do four bits cost in quality?
