@@ -11,47 +11,26 @@ from types import SimpleNamespace
 
 from gpulab_utils import doctor
 from gpulab_utils.doctor import Facts, Gpu, Trial, advise, compiler, gather, gpus, wheels
+from gpulab_utils.doctor.machines import (
+    BARE,
+    GTX_1080_TI,
+    MACHINES,
+    MI300X,
+    RTX_3080_TI,
+    RTX_5070,
+    T4,
+    follow,
+    machine,
+)
 
 import pytest
 from blocking import without
 from lab_files import ROOT
 
 GIB = 2**30
-CU126 = ("sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90")
-CU130 = ("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120")
 INDEX = "https://download.pytorch.org/whl/"
 
-BARE = Facts(
-    system="Linux",
-    python=(3, 12),
-    cpu="AMD Ryzen 7 5800X",
-    features=("avx2",),
-    cores=16,
-    threads=8,
-    ram_bytes=32 * GIB,
-    ram_free_bytes=24 * GIB,
-    torch="2.13.0+cpu",
-    packages=dict.fromkeys(gather.PACKAGES, "5.24.0"),
-    model_file="/site/SmolLM2-135M-Instruct.Q4_1.gguf",
-    compiler="g++ 12.2.0",
-    cache_free_bytes=50 * GIB,
-)
-GTX_1080_TI = Gpu("NVIDIA GeForce GTX 1080 Ti", "NVIDIA", 11 * GIB, capability=(6, 1))
-T4 = Gpu("Tesla T4", "NVIDIA", 15 * GIB, capability=(7, 5))
-RTX_3080_TI = Gpu("NVIDIA GeForce RTX 3080 Ti", "NVIDIA", 12 * GIB, capability=(8, 6))
-RTX_5070 = Gpu("NVIDIA GeForce RTX 5070", "NVIDIA", 12 * GIB, capability=(12, 0))
-MI300X = Gpu("AMD Instinct MI300X", "AMD", 192 * GIB, gfx="gfx942")
 LAPTOP = Gpu("NVIDIA GeForce RTX 4070 Laptop GPU", "NVIDIA", 8 * GIB, capability=(8, 9))
-
-
-def machine(gpu: Gpu, cuda: str = "13.0", **changes) -> Facts:
-    """BARE with a card, a torch built for `cuda` and a driver that runs it."""
-    gpu = replace(gpu, driver=changes.pop("driver", "580.95.05"))
-    archs = {"13.0": CU130, "12.6": CU126}[cuda]
-    built = {"torch": f"2.13.0+cu{cuda.replace('.', '')}", "torch_cuda": cuda}
-    return replace(
-        BARE, **{"gpus": (gpu,), "arch_list": archs, "torch_sees": True, **built, **changes}
-    )
 
 
 def told(facts: Facts, level: str) -> str:
@@ -277,6 +256,27 @@ def test_the_locked_torch_is_the_one_it_names():
 def test_every_table_of_drivers_and_wheels_names_its_source():
     for name, table in wheels.support().items():
         assert name == "as_of" or "source" in json.dumps(table), name
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_who_takes_the_advice_is_healthy(name):
+    """Each way out, and no second one behind it."""
+    for after in follow(MACHINES[name]):
+        assert healthy(after), told(after, "broken") + told(after, "missing")
+    assert bool(follow(MACHINES[name])) != healthy(MACHINES[name])
+
+
+def test_who_keeps_an_older_driver_needs_no_other_card():
+    """A new card under an old driver: two ways, and torch is there after both."""
+    ways = follow(machine(RTX_5070, "12.6", driver="572.61"))
+    assert [w.torch for w in ways] == ["2.13.0+cu130", "2.11+cu128"]
+    assert [w.gpus[0].driver for w in ways] == ["580.95.05", "572.61"]
+    assert all(healthy(w) for w in ways)
+
+
+def test_targets_of_an_unknown_wheel_are_refused():
+    with pytest.raises(ValueError, match=r"torch 2\.8\.0 with CUDA 12\.8"):
+        wheels.targets("2.8.0", "12.8")
 
 
 def test_code_for_one_chip_runs_on_no_other():

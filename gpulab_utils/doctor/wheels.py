@@ -58,6 +58,48 @@ def rocm_of(version: str) -> str:
     return next(r["rocm"] for r in rows if release(r["torch"]) == release(version)[:2])
 
 
+def default_cuda(version: str) -> str:
+    """The CUDA version of the wheel for Linux that the registry has of this release.
+
+    >>> default_cuda("2.13.0"), default_cuda("2.10.0")
+    ('13.0', '12.8')
+    """
+    rows = support()["torch_releases"]["rows"]
+    row = next(r for r in rows if release(r["torch"]) == release(version)[:2])
+    return row["pypi_linux"].split()[0]
+
+
+def targets(version: str, cuda: str) -> tuple[str, ...]:
+    """What the wheel of this release for this CUDA version is compiled for.
+
+    Raises `ValueError` where our table does not know the pair.
+
+    >>> targets("2.13.0", "12.6")
+    ('sm_50', 'sm_60', 'sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90')
+    >>> targets("2.13.0", "13.0")[-2:]
+    ('sm_120', 'compute_120')
+    """
+    build = f"cu{cuda.replace('.', '')}"
+    for row in support()["torch_wheels"]["rows"]:
+        known = [release(v) for v in re.findall(r"\d+\.\d+", row["torch"])]
+        first = (2, 0) if "<=" in row["torch"] else min(known)
+        inside = first <= release(version)[:2] <= max(known)
+        if inside and build in row["build"].split(", "):
+            return tuple(name for sm in row["sm"] for name in _names(sm))
+    raise ValueError(f"no list of targets for torch {version} with CUDA {cuda}")
+
+
+def _names(sm: str) -> list[str]:
+    """`12.0 (+PTX on Linux)` as the names that torch prints."""
+    digits = re.match(r"[\d.]+", sm)[0].replace(".", "")
+    return [f"sm_{digits}"] + [f"compute_{digits}"] * ("PTX" in sm)
+
+
+def amd_targets() -> tuple[str, ...]:
+    """What the wheels for ROCm are compiled for."""
+    return tuple(support()["rocm"]["pytorch_rocm_wheel_targets"]["targets"])
+
+
 def holds_code_for(arch_list: tuple[str, ...], gpu: Gpu) -> bool:
     """Whether a build with these targets runs on this card.
 
@@ -106,7 +148,7 @@ def install(facts: Facts, gpu: Gpu | None) -> str:
     if gpu.capability and gpu.capability < (7, 5):
         return _older_card(driver)
     if driver and driver < driver_for("13.0"):
-        return _older_driver(gpu, driver)
+        return _older_driver(facts, gpu, driver)
     return _pip("" if facts.system == "Linux" else "cu130")
 
 
@@ -119,9 +161,11 @@ def _older_card(driver: int) -> str:
     )
 
 
-def _older_driver(gpu: Gpu, driver: int) -> str:
+def _older_driver(facts: Facts, gpu: Gpu, driver: int) -> str:
     """A card that CUDA 13 has code for, under a driver that does not run it."""
     update = f"update the driver to {driver_for('13.0')} or newer"
+    if not (facts.torch_cuda and holds_code_for(facts.arch_list, gpu)):
+        update += f" and {_pip('' if facts.system == 'Linux' else 'cu130')}"
     if gpu.capability and gpu.capability >= (10, 0):
         other = f'pip install "torch=={newest_with("12.8")}.*" --index-url {INDEX}/cu128'
     elif driver >= driver_for("12.6"):
