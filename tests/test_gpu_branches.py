@@ -5,7 +5,8 @@ from pathlib import Path
 
 import gpu_branches
 import pytest
-from gpu_branches import LABS, Branches, gpu_lines, measure, report
+from gpu_branches import LABS, Branches, measure, report
+from gpu_syntax import gpu_lines
 
 EXAMPLES = {
     "an arm": ("if here.is_gpu:\n    a()\nelse:\n    b()", {2}),
