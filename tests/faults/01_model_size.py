@@ -38,8 +38,8 @@ FAULTS = [
         "assert 0.9 < grown / new < 1.25",
     ),
     (
-        "planned.allocated - (",
-        'planned.allocated - planned.terms["gradients"] - (',
+        "planned.allocated - ",
+        'planned.allocated - planned.terms["gradients"] - ',
         'claims.check("B-2.3"',
     ),
     # running in fp32 taken for running in bf16; a small model's states for a large one's
