@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from timeit import timeit
 
 from gpulab_utils import device, memory
@@ -53,14 +53,17 @@ class Machine:
         return max(self.flop_per_s, key=self.flop_per_s.get)
 
 
-def seconds(fn: Callable, *, budget_s: float = 0.1) -> float:
-    """A fast `fn()`: a fifth of the calls beat it. One thread's own time, or events."""
+def seconds(fn: Callable, *, budget_s: float = 0.1, threads: int = 1) -> float:
+    """A fast `fn()`: a fifth of the calls beat it. Events, or the calling thread's time.
+
+    With more `threads` that is its share of the work, and what it does alone.
+    """
     here = device.here()
     if here.is_gpu:
         return bench(fn, budget_s=budget_s).p20_s
     from torch.utils.benchmark import set_torch_threads
 
-    with set_torch_threads(1):
+    with set_torch_threads(threads):
         fn()
         number = max(1, int(SHORTEST_S / max(_own(fn, 1), 1e-7)))
         times, stop = [], time.perf_counter() + (0 if here.tiny else budget_s)
@@ -122,9 +125,8 @@ def call_s() -> float:
     import torch
 
     x = torch.zeros(1, device=device.here().device)
-    if device.here().is_gpu:
-        return bench(lambda: torch.add(x, x, out=x), budget_s=0.2).launch_s
-    return seconds(lambda: torch.add(x, x, out=x))
+    nothing = partial(torch.add, x, x, out=x)
+    return bench(nothing).launch_s if device.here().is_gpu else seconds(nothing)
 
 
 def fits_under(cap_bytes: int, n_bytes: int) -> bool | None:
@@ -153,7 +155,7 @@ def _fits_on_card(cap_bytes: int, n_bytes: int) -> bool:
     import torch
 
     torch.cuda.empty_cache()
-    with memory.cap(torch.cuda.memory_reserved() + cap_bytes):
+    with memory.cap(torch.cuda.memory_reserved() + cap_bytes + 2**21):  # segments of 2 MiB
         try:
             return torch.empty(n_bytes, dtype=torch.int8, device="cuda").nbytes == n_bytes
         except torch.OutOfMemoryError:
@@ -191,9 +193,8 @@ def _readers(x) -> dict[str, Callable]:
 
 def _rates(dtype: str, sides) -> list[dict]:
     """Larger matmuls until one takes long: a dtype without a unit of its own is slow."""
-    rows = []
-    for side in sides:
-        rows.append(rate_row(2**side, dtype))
-        if rows[-1]["took_s"] > 0.02:
-            break
+    rows = [rate_row(2 ** sides[0], dtype)]
+    for side in sides[1:]:
+        if rows[-1]["took_s"] < 0.02:
+            rows.append(rate_row(2**side, dtype))
     return rows
