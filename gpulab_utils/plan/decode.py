@@ -4,11 +4,14 @@ A decode step reads every weight that the token meets once: linears, norms, head
 the embedding, and the KV cache written so far.
 """
 
+import re
 from dataclasses import dataclass
 
 from gpulab_utils.cards import CARDS, Card
 from gpulab_utils.models import MODELS, Shape
+from gpulab_utils.plan.backends import backend_of, seconds
 from gpulab_utils.plan.formats import Format, format_of
+from gpulab_utils.units import GIB
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,11 @@ def decode(
     *,
     batch: int = 1,
     kv_dtype: str = "bf16",
+    engine: str = "llama.cpp",
 ) -> Decode:
     """The bound and an estimate of one decode step that looks back `context` tokens.
+
+    The estimate takes the constants of `engine` (see `backends`) as of today.
 
     >>> d = decode("llama-2-13b", "rtx-3080-ti", "int4-g128", context=0)
     >>> round(d.bound_s * 1e3, 2)  # 6.92e9 bytes / 912e9 bytes/s
@@ -70,6 +76,59 @@ def decode(
     card = CARDS[card] if isinstance(card, str) else card
     weights_read = bytes_per_step(shape, format_of(weights), batch)
     kv = batch * shape.kv_bytes(context, kv_dtype)
-    bound_s = (weights_read + kv) / card.mem_bytes_per_s
-    estimate_s = bound_s / 0.75 + shape.layers * 15e-6
-    return Decode(weights_read + kv, kv, bound_s, estimate_s, batch)
+    rate = card.mem_bytes_per_s
+    line = backend_of(engine, None, None, card.vendor.lower())
+    estimate_s = seconds(
+        line, weights_read / rate, kv / rate, shape.layers, shape.heads * context * batch,
+        hbm="HBM" in card.mem_type.upper(), batch=batch,
+    )  # fmt: skip
+    return Decode(weights_read + kv, kv, (weights_read + kv) / rate, estimate_s, batch)
+
+
+def mean_context(row: dict) -> float:
+    """Positions that an average step of the row looks back on."""
+    n, meaning = row.get("context") or 0, row.get("context_meaning") or ""
+    if "prefill" in meaning:
+        return 0.75 * n  # half is there from the start, the rest grows
+    if "/2" in meaning or "from an empty cache" in meaning or "tg128" in meaning:
+        return n / 2
+    found = re.search(r"mean KV about (\d+)", meaning)
+    return float(found[1]) if found else n / 2
+
+
+def row_bytes(row: dict) -> float:
+    """Weights that the row's step reads: file or bits, less an embedding of its own."""
+    params, table = row["params"], row["vocab"] * row["hidden"]
+    bits = row.get("bits_per_weight")
+    if row.get("file_size_gib"):
+        total = row["file_size_gib"] * GIB
+        bits = min(16, 8 * total / params)
+        return total - (0 if row["tied_embeddings"] else table * bits / 8)
+    bits = bits or (16 if row["quant"] in ("bf16", "fp16") else 4.25)
+    linears = params - table * (1 if row["tied_embeddings"] else 2)
+    return linears * bits / 8 + table * (bits if "EXL2" in row["quant"] else 16) / 8
+
+
+def answer(row: dict) -> dict:
+    """Bound and estimate in tokens per second for a published row."""
+    rates = [row["gpu_bandwidth_gbs"]] if row["gpu_bandwidth_gbs"] else None
+    rates = rates or row.get("candidate_bandwidths_gbs")
+    if not rates:
+        raise ValueError(f"no bandwidth for {row['gpu']!r}")
+    batch, heads = row["batch"] or 1, row["kv_heads"] or row["heads"]
+    per_token = 4 * row["layers"] * heads * (row["head_dim"] or row["hidden"] // row["heads"])
+    context = mean_context(row)
+    weights, kv = row_bytes(row), batch * per_token * context
+    gpu, rate = row["gpu"], 1e9 * sum(rates) / len(rates)
+    vendor = "apple" if "Apple" in gpu else "amd" if re.search("RX |Radeon|MI\\d", gpu) else ""
+    line = backend_of(row["engine"], row.get("backend"), row.get("engine_date"), vendor)
+    hbm = bool(re.search("A100|H100|H200|B200|V100|MI\\d", gpu))
+    looks = row["heads"] * context * batch
+    expected = seconds(
+        line, weights / rate, kv / rate, row["layers"], looks, hbm=hbm, batch=batch
+    )
+    return {
+        "predicted_tokens_per_s": batch / expected,
+        "bound_tokens_per_s": batch * max(rates) * 1e9 / (weights + kv),
+        "note": line.engine,
+    }

@@ -56,9 +56,9 @@ def shape_of(row: dict) -> Shape:
     return shape
 
 
-def format_from(text: str, group: int | None) -> Format:
-    """The storage format that a source's words mean."""
-    low = text.lower()
+def format_from(text: str, dialect: str = "hf") -> Format:
+    """The storage format that a source's words mean; Unsloth always nests NF4's scales."""
+    low = text.lower() + (" double" if dialect == "unsloth" else "")
     if "gptq" in low or "awq" in low:
         bits = 8 if "int8" in low else 4
         return format_of(f"int{bits}-g128")
@@ -122,7 +122,9 @@ def adapter_of(row: dict, shape: Shape) -> Adapter | None:
         named |= {"o", "gate", "up", "down"}
     if shape.family in ("gpt_neox", "gpt2") and row.get("config") and "dense" in (row["lora_targets"] or []):
         named.add("o")
-    return Adapter(row["lora_rank"] or 8, frozenset(named), width, bool(a.get("dropout")))
+    low = 2 if dialect_of(row) == "unsloth" else 0  # its kernels cast A and B down
+    rank, dropout = row["lora_rank"] or 8, bool(a.get("dropout"))
+    return Adapter(rank, frozenset(named), width, dropout, low)
 
 
 def dialect_of(row: dict) -> str:
@@ -140,11 +142,13 @@ def setting_of(row: dict) -> Setting:
     if dialect == "llm.c":
         raise ValueError("llm.c lays out its own buffers: not modelled")
     fake = "fake" in (row.get("device") or "")
-    fmt = format_from(row["weight_dtype"], (row.get("weight_format") or {}).get("group"))
+    fmt = format_from(row["weight_dtype"], dialect)
     logits = row.get("logits") or {}
     cache = row.get("kv_cache") or {}
     width = compute_width(row)
     autocast = 2 if row.get("autocast") or "mixed" in (row.get("compute_dtype") or "") else 0
+    if row.get("autocast") is None and row["mode"] == "qlora" and dialect == "hf":
+        autocast = 2  # the Trainer's bf16=True
     wf = row.get("weight_format") or {}
     packed = 0
     if fmt.packed and (row["mode"] == "qlora" or fmt.name[:3] in ("nf4", "fp4")):

@@ -22,7 +22,7 @@ def project(run: Run, p: dict, name: str, x: Tensor, width: int) -> Tensor:
     if run.packed:
         result = t.copy(result)
     if not t.autocast or not run.packed:
-        x = t.cast(x, a.width)
+        x = t.cast(x, a.compute or a.width)
     dropped = t.dropout(x) if a.dropout else x
     low = t.linear(dropped, p[name + ".A"], run.tokens * a.rank)
     del dropped

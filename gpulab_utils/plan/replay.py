@@ -131,6 +131,8 @@ def reserved(s: Setting) -> int:
     if s.checkpoint and s.mode != "full_train" and s.shape.layers > FEW:
         part = replace(s, shape=few)
         more = sum(weight_bytes(s).values()) - sum(weight_bytes(part).values())
+        each = 2 * trained_width(s) + s.optimizer.state_bytes * (not s.optimizer.on_host)
+        more += (trained(s) - trained(part)) * each
         if "activation_offload" not in s.flags:
             inputs = s.batch * s.forward * s.shape.hidden * s.width
             more += (s.shape.layers - FEW) * inputs

@@ -15,6 +15,7 @@ class Adapter:
     targets: frozenset[str]
     width: int = 4
     dropout: bool = False
+    compute: int = 0  # bytes of the type it multiplies in, where not its own
     count: int = 0  # trained numbers, where a source states them
 
     @staticmethod
@@ -98,6 +99,6 @@ def adapter_params(run: Run) -> dict[str, Param]:
     params = {}
     for name, outputs, inputs in a.linears(s):
         if name in a.targets:
-            params[name + ".A"] = Param(a.rank * inputs, a.width, True)
-            params[name + ".B"] = Param(a.rank * outputs, a.width, True)
+            params[name + ".A"] = Param(a.rank * inputs, a.compute or a.width, True)
+            params[name + ".B"] = Param(a.rank * outputs, a.compute or a.width, True)
     return params

@@ -61,7 +61,7 @@ class Setting:
     host_layers: int = 0
     accumulates: bool = False  # gradients of earlier micro-batches are there
     flags: frozenset = frozenset()
-    extra: dict = field(default_factory=dict)
+    extra: dict = field(default_factory=dict, compare=False)
     upcast: bool = False  # peft's prepare_model_for_kbit_training: the rest in fp32
     more_params: int = 0  # what a source counts beyond the shape: positions, biases
 
@@ -132,18 +132,18 @@ def trained_width(s: Setting) -> int:
     return s.adapter.width if s.adapter else s.width
 
 
-def peaks(s: Setting) -> list[tuple[str, tuple]]:
+def peaks(s: Setting, symbols: tuple | None = None) -> list[tuple[str, tuple]]:
     """(phase, bytes alive by category) of every moment that could be the peak."""
     found: list[tuple[str, tuple]] = []
     if s.mode == "inference":
         t = Ops(sums_in_place=s.gpu)
-        run = s.run(t)
+        run = s.run(t, *(symbols or ()))
         if s.cache:
             run.kv = []
         t.autocast = s.autocast
         prefill(run, run.tokens if s.rows == "all" else run.batch)
         found += [("prefill", p) for p in t.peaks]
-        if s.seq > s.forward:
+        if s.seq > s.forward and not symbols:
             t = Ops(sums_in_place=s.gpu)
             last = replace(s, prefill=1).run(t)
             last.past, last.kv = s.seq - 1, []
@@ -151,7 +151,7 @@ def peaks(s: Setting) -> list[tuple[str, tuple]]:
             found += [("decode", p) for p in t.peaks]
         return found
     t = Ops(sums_in_place=s.gpu)
-    train_step(s.run(t), s.checkpoint, s.autocast)
+    train_step(s.run(t, *(symbols or ())), s.checkpoint, s.autocast)
     if t.stale and "again" in s.flags:
         old, t.stale = t.stale, []
         train_step(s.run(t), s.checkpoint, s.autocast)
@@ -191,10 +191,13 @@ def bill(s: Setting) -> Bill:
     return Bill({k: int(v) for k, v in terms.items()}, phase)
 
 
-def moments(s: Setting, n: int, width: int) -> list[tuple[str, tuple]]:
-    """Candidates for the peak beyond what is there all the time."""
+def moments(s: Setting, n: int, width: int, symbols: tuple | None = None) -> list:
+    """(phase, bytes by category) of each candidate for the peak, beside what always is there.
+
+    `symbols` are packed polynomials for batch and length; all counts are then polynomials.
+    """
     found = [("load", (0, 0, 0, 0, loading(s)))]
-    for phase, (act, logits, grads, kv, scratch) in peaks(s):
+    for phase, (act, logits, grads, kv, scratch) in peaks(s, symbols):
         left = n * width if s.accumulates else grads
         found.append((phase, (act, logits, left, kv, scratch)))
     opt = s.optimizer

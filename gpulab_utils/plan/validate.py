@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from gpulab_utils.cards import CONTEXT_BYTES, TORCH_SHARE
+from gpulab_utils.plan.decode import answer as decode_answer
 from gpulab_utils.plan.frameworks import setting_of
 from gpulab_utils.plan.replay import longest, reserved
 from gpulab_utils.plan.setting import bill
@@ -15,6 +16,8 @@ def answer(row: dict) -> dict:
     """What the planner says to one row, or why it says nothing."""
     base = {"id": row["id"], "kind": row.get("kind", "decode")}
     try:
+        if "tokens_per_s" in row:
+            return base | decode_answer(row)
         return base | predicted(row)
     except (ValueError, KeyError, TypeError) as error:
         return base | {"skipped": f"{type(error).__name__}: {error}"}
