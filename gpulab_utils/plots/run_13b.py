@@ -30,7 +30,7 @@ def token_and_floors(runs: list):
     kinds = ["measured", *told[0][1]["floors"]]
     for i, kind in enumerate(kinds):
         look = {"color": LINES[i]["color"], "hatch": ("", "//", "..")[i], "ec": "white"}
-        seconds = [row["floors"].get(kind, row["wall_s"]) for _, row in told]
+        seconds = [row["floors"].get(kind, row["took_s"]) for _, row in told]
         spots = [at + 0.27 * (i - 1) for at in range(len(told))]
         bars = ax.barh(spots, seconds, 0.25, label=f"floor: {kind}" if i else kind, **look)
         ax.bar_label(bars, [f"{s:.2g}" for s in seconds], padding=3)
@@ -111,7 +111,7 @@ def show_bill(runs: list) -> None:
 
 
 def show_rates(runs: list) -> None:
-    """Print the rates at which 4-bit weights were read and multiplied, by recording."""
+    """Print how fast one thread (or the GPU) read bytes and multiplied 4-bit weights."""
     print(f"{'device':34} {'product':8} {'what':20} {'GB/s':>7}")
     for run in runs:
         for row in _rows(run, "wall"):
