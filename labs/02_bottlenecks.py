@@ -143,7 +143,7 @@ work = compare(lambda: twice @ weight, lambda: x @ weight)
 
 # %% mystnb={"image": {"alt": "Time of a pass against bytes read: it grows in proportion, on the line through the smallest"}} tags=["nbval-ignore-output"]
 _ = plots.time_against_bytes(results.shown(LAB, rows))
-del held, part, alone, tensors
+held = part = alone = tensors = None  # room for what follows
 
 # %% [markdown]
 # ### Explain
@@ -442,7 +442,7 @@ for op, k in [(linear("up", up, 2**i), 2**i) for i in progress(batches, "batches
 # switched off: there twice the work stands for it.)
 
 # %% tags=["nbval-ignore-output"]
-side, two = pick(cpu=768, gpu=4096, tiny=16), pick(cpu=2, gpu=1, tiny=1)
+side, two = pick(cpu=768, gpu=4096, tiny=16), pick(cpu=2, gpu=2, tiny=1)
 square = torch.randn(side, side, device=here.device)  # [side, side]
 wide = torch.randn(side, 2 * side, device=here.device)  # [side, 2 side]
 few = torch.zeros(128, device=here.device)
@@ -464,6 +464,8 @@ def on(threads, job):
     def run():
         torch.set_num_threads(threads)
         job(2 if here.is_gpu and threads == 1 else 1)
+        if here.is_gpu:
+            torch.cuda.synchronize()
 
     return run
 
