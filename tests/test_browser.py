@@ -19,7 +19,7 @@ DESK, PHONE = (1280, 900), (390, 844)
 LOCAL = ("file:", "data:", "blob:", "about:")
 VIOLATIONS = """
 const done = arguments[arguments.length - 1];
-axe.run(document, {resultTypes: ["violations"]}).then(found => done(found.violations.map(
+axe.run(document, {resultTypes: ["violations"], preload: false}).then(found => done(found.violations.map(
   v => v.id + ": " + v.nodes.slice(0, 3).map(n => n.html.slice(0, 160)).join(" | "))));
 """
 # A formula in a line of text that does not break is cut off at the edge of its box.
@@ -186,3 +186,14 @@ def test_keyboard_reaches_the_text(browser, pages):
     first = browser.switch_to.active_element
     assert first.get_attribute("href").endswith("#main-content")
     WebDriverWait(browser, 5).until(lambda _: first.is_displayed())
+
+
+def test_search_works_from_the_disk(browser, html):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    browser.get_log("browser")
+    browser.get((html / "search.html").as_uri() + "?q=bandwidth")
+    found = "return document.querySelectorAll('ul.search > li a').length"
+    WebDriverWait(browser, 10).until(lambda _: browser.execute_script(found) > 2)
+    errors = [e["message"] for e in browser.get_log("browser") if e["level"] == "SEVERE"]
+    assert not errors

@@ -15,6 +15,7 @@ MENDED = {
 
 def settle(app, config) -> None:
     config.html_theme_options.update(OPTIONS)
+    config.html_context.setdefault("default_mode", "auto")  # as the reader has it
 
 
 def mend(app, pagename, templatename, context, doctree) -> None:
