@@ -19,7 +19,8 @@ DESK, PHONE = (1280, 900), (390, 844)
 LOCAL = ("file:", "data:", "blob:", "about:")
 VIOLATIONS = """
 const done = arguments[arguments.length - 1];
-axe.run(document, {resultTypes: ["violations"], preload: false}).then(found => done(found.violations.map(
+const how = {resultTypes: ["violations"], preload: false};
+axe.run(document, how).then(found => done(found.violations.map(
   v => v.id + ": " + v.nodes.slice(0, 3).map(n => n.html.slice(0, 160)).join(" | "))));
 """
 # A formula in a line of text that does not break is cut off at the edge of its box.
