@@ -38,8 +38,6 @@ def read_config(config: dict) -> dict:
     return {**fields, **_layout(c, kind), "window": window, "window_layers": windowed}
 
 
-
-
 def _said(key: str, value) -> bool:
     """A null means the default, except where it switches something off."""
     return value is not None or key.endswith("_softcapping")

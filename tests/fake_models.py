@@ -1,7 +1,7 @@
 """Real transformers models on fake tensors: the peak of bytes alive, by torch's MemTracker.
 
-No weights, no values: `FakeTensorMode` runs shapes only. Each shim below undoes something that
-fake tensors change or that a CPU does otherwise than a GPU; its comment says what.
+No weights, no values: `FakeTensorMode` runs shapes only. Each shim below undoes something
+that fake tensors change or that a CPU does otherwise than a GPU; its comment says what.
 """
 
 import warnings
@@ -19,8 +19,8 @@ from transformers.pytorch_utils import Conv1D
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 assert bnb
 
-# On fake tensors transformers cannot read positions, so it assumes packed sequences and builds
-# a mask that a real run does not have.
+# On fake tensors transformers cannot read positions, so it assumes packed sequences and
+# builds a mask that a real run does not have.
 masking_utils.find_packed_sequence_indices = lambda position_ids: None
 
 
@@ -57,7 +57,9 @@ class Lora(nn.Module):
 
 
 class Unpack(torch.autograd.Function):
-    """bitsandbytes 0.50 above 1,536 tokens: unpack, multiply, free; the input is not kept."""
+    """bitsandbytes 0.50 above 1,536 tokens: unpack, multiply, free; the input is not
+    kept.
+    """
 
     @staticmethod
     def forward(ctx, x, packed, absmax, shape, bias):
@@ -81,7 +83,9 @@ def unpack(packed, absmax, shape, dtype):
 
 
 class Packed(nn.Module):
-    """A linear in NF4: codes, absmax (nested: int8, its scales, 256-entry table, mean), code."""
+    """A linear in NF4: codes, absmax (nested: int8, its scales, 256-entry table, mean),
+    code.
+    """
 
     def __init__(self, rows, columns, bias, nested):
         super().__init__()
@@ -198,7 +202,9 @@ def peak_bytes(spec: dict) -> int:
             step = optimizer(model, spec)
             tracker.track_external(model, step, ids)
             frozen = [p for p in model.parameters() if not p.requires_grad]
-            tracker._param_to_grad_hook_handles.update(dict.fromkeys(frozen, (NoHook, NoHook)))
+            tracker._param_to_grad_hook_handles.update(
+                dict.fromkeys(frozen, (NoHook, NoHook))
+            )
             with tracker:
                 train(model, spec, ids, step, tracker)
         return sum(v for k, v in totals(tracker).items() if k == "Total")

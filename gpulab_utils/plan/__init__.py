@@ -6,9 +6,10 @@ Nothing here imports torch or reads a measurement. All sizes are bytes.
 import sys
 import types
 
+from gpulab_utils.plan.advice import cheapest_change
 from gpulab_utils.plan.decode import Decode, decode
 from gpulab_utils.plan.formats import Format, format_of
-from gpulab_utils.plan.planner import MODES, Plan, cheapest_change, coefficients, plan
+from gpulab_utils.plan.planner import MODES, Plan, coefficients, plan
 
 __all__ = [
     "MODES",

@@ -2,11 +2,12 @@
 
 t = weights / (bandwidth x share) + layers x layer_s + layers x heads x context x head_s
 
-`share` of the bandwidth that weights reach, `hbm_share` on cards with HBM where old kernels do
-not keep up, `layer_s` the launches and the small work of a layer, `head_s` unfused attention over
-one position of one head. Fitted on data/published/decode_speed.jsonl, the rows of the engine and
-dates named in each line; leaving a card out and fitting the rest moves the median error of its
-rows by up to 9 % (llama.cpp on NVIDIA, nine cards, 0.0 to 12 % each), see tests/test_plan_decode.
+`share` of the bandwidth that weights reach, `hbm_share` on cards with HBM where old
+kernels do not keep up, `layer_s` the launches and the small work of a layer, `head_s`
+unfused attention over one position of one head. Fitted on
+data/published/decode_speed.jsonl, the rows of the engine and dates named in each line;
+leaving a card out and fitting the rest moves the median error of its rows by up to 9 %
+(llama.cpp on NVIDIA, nine cards, 0.0 to 12 % each), see tests/test_plan_decode.
 """
 
 from dataclasses import dataclass
@@ -56,7 +57,8 @@ def seconds(
     hbm: bool = False,
     batch: int = 1,
 ) -> float:
-    """One step; `weights_s` and `kv_s` at full bandwidth, `looks` = heads x context x batch.
+    """One step; `weights_s` and `kv_s` at full bandwidth, `looks` = heads x context x
+    batch.
 
     >>> round(seconds(BACKENDS["mlc"], 3.69e-3, 0, 32, 0) * 1e3, 2)
     5.24

@@ -1,5 +1,8 @@
-"""BERT's layer (transformers, BertLayer) in training: norms after the sum, dropout everywhere."""
+"""BERT's layer (transformers, BertLayer) in training: norms after the sum, dropout
+everywhere.
+"""
 
+from gpulab_utils.plan.layers import project
 from gpulab_utils.plan.run import Run
 from gpulab_utils.plan.tape import Tensor
 
@@ -12,7 +15,7 @@ def attention(run: Run, p: dict, x: Tensor, mask: Tensor | None) -> Tensor:
     """BertSelfAttention: scores, softmax and dropped softmax as tensors."""
     s, t = run.shape, run.tape
     n = run.tokens * s.hidden
-    q, k, v = (t.linear(x, p[name], n) for name in "qkv")
+    q, k, v = (project(run, p, name, x, s.hidden) for name in "qkv")
     if t.autocast:
         q, k, v = (t.cast(y, t.autocast) for y in (q, k, v))
     if run.many:
@@ -32,13 +35,12 @@ def attention(run: Run, p: dict, x: Tensor, mask: Tensor | None) -> Tensor:
 
 def block(run: Run, p: dict, x: Tensor, cos, mask) -> Tensor:
     s, t = run.shape, run.tape
-    n = run.tokens * s.hidden
-    out = t.linear(attention(run, p, x, mask), p["o"], n)
+    out = project(run, p, "o", attention(run, p, x, mask), s.hidden)
     x = t.layer_norm(t.add(dropped(run, out), x), p["norm1"], run.tokens)
     del out
-    wide = t.linear(x, p["up"], run.tokens * s.intermediate)
+    wide = project(run, p, "up", x, s.intermediate)
     wide = t.keep_input(wide)
-    out = t.linear(wide, p["down"], n)
+    out = project(run, p, "down", wide, s.hidden)
     del wide
     return t.layer_norm(t.add(dropped(run, out), x), p["norm2"], run.tokens)
 

@@ -1,13 +1,18 @@
 """One block, and the model around it, as transformers 5.24 runs them."""
 
 from gpulab_utils.plan import bert, litgpt
-from gpulab_utils.plan.layers import attention, mlp, norm, rms_norm
+from gpulab_utils.plan.attention import attention
+from gpulab_utils.plan.layers import mlp, norm, rms_norm
 from gpulab_utils.plan.run import Run, layer_params
 from gpulab_utils.plan.tape import ACT, LOGITS, Param, Tensor
 
 
-def block(run: Run, p: dict, hidden: Tensor, cos: Tensor | None, mask: Tensor | None) -> Tensor:
-    """One layer; its `_` keeps eager attention's weights alive to the end, as in the source."""
+def block(
+    run: Run, p: dict, hidden: Tensor, cos: Tensor | None, mask: Tensor | None
+) -> Tensor:
+    """One layer; its `_` keeps eager attention's weights alive to the end, as in the
+    source.
+    """
     s, t = run.shape, run.tape
     if s.family == "bert":
         return bert.block(run, p, hidden, cos, mask)
@@ -62,7 +67,8 @@ def norm_after(run, p, hidden, cos, mask):
 def experts(run: Run, p: dict, x: Tensor) -> Tensor:
     """grouped_mm_experts_forward: one row per token and expert, sorted by expert.
 
-    Mixtral hands the router's fp32 weights on, so the weighted rows are fp32; Qwen's are cast.
+    Mixtral hands the router's fp32 weights on, so the weighted rows are fp32; Qwen's are
+    cast.
     """
     s, t, w = run.shape, run.tape, x.w
     h, rows = s.hidden, run.tokens * s.experts_per_token

@@ -74,7 +74,9 @@ def shape_from(args) -> Shape:
         return replace(MODELS[args.model], **flags)
     missing = {"hidden", "layers", "heads", "vocab"} - set(flags)
     if missing:
-        raise ValueError(f"give a model, or the shape: missing {', '.join(sorted(missing))}")
+        raise ValueError(
+            f"give a model, or the shape: missing {', '.join(sorted(missing))}"
+        )
     flags.setdefault("kv_heads", flags["heads"])
     flags.setdefault("head_dim", flags["hidden"] // flags["heads"])
     flags.setdefault("intermediate", 4 * flags["hidden"])
@@ -84,7 +86,10 @@ def shape_from(args) -> Shape:
 def show_plan(args) -> int:
     """The bill term by term, and a verdict per card."""
     shape = shape_from(args)
-    options = {"checkpointing": args.checkpointing, "attention": "eager" if args.eager else "fused"}
+    options = {
+        "checkpointing": args.checkpointing,
+        "attention": "eager" if args.eager else "fused",
+    }
     p = plan(shape, args.mode, args.weights, args.batch, args.seq, **options)
     names = args.card or ["rtx-3080-ti", "rtx-4090", "a100-pcie-80gb"]
     cards = [CARDS[n] for n in names if args.card or n in CARDS]
@@ -110,11 +115,15 @@ def _verdict(p: Plan, card, desktop: bool) -> dict:
     if not fits:
         change = cheapest_change(p, card, desktop)
         out["change"] = change
-        text += f"; cheapest change: {change}" if change else "; no change here makes it fit"
+        text += (
+            f"; cheapest change: {change}" if change else "; no change here makes it fit"
+        )
     if p.mode == "inference":
         d = decode(p.shape, card, p.weights, p.seq, batch=p.batch)
         out |= {"bound_tokens_per_s": d.bound_tokens_per_s, "tokens_per_s": d.tokens_per_s}
-        text += f"; at best {d.bound_tokens_per_s:.0f}, expect {d.tokens_per_s:.0f} tokens/s"
+        text += (
+            f"; at best {d.bound_tokens_per_s:.0f}, expect {d.tokens_per_s:.0f} tokens/s"
+        )
     return out | {"verdict": text}
 
 
@@ -126,7 +135,9 @@ def show_validation(args) -> int:
         print()
         return 0
     for row in result["rows"]:
-        figures = {k: v for k, v in row.items() if k.startswith(("predicted", "bound", "skip"))}
+        figures = {
+            k: v for k, v in row.items() if k.startswith(("predicted", "bound", "skip"))
+        }
         told = ", ".join(f"{k} {v:.3f}" if isinstance(v, float) else f"{k} {v}"
                          for k, v in figures.items())  # fmt: skip
         print(f"{row['id'][:48]:48} {told}")

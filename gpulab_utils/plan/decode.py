@@ -116,11 +116,15 @@ def answer(row: dict) -> dict:
     if not rates:
         raise ValueError(f"no bandwidth for {row['gpu']!r}")
     batch, heads = row["batch"] or 1, row["kv_heads"] or row["heads"]
-    per_token = 4 * row["layers"] * heads * (row["head_dim"] or row["hidden"] // row["heads"])
+    per_token = (
+        4 * row["layers"] * heads * (row["head_dim"] or row["hidden"] // row["heads"])
+    )
     context = mean_context(row)
     weights, kv = row_bytes(row), batch * per_token * context
     gpu, rate = row["gpu"], 1e9 * sum(rates) / len(rates)
-    vendor = "apple" if "Apple" in gpu else "amd" if re.search("RX |Radeon|MI\\d", gpu) else ""
+    vendor = (
+        "apple" if "Apple" in gpu else "amd" if re.search("RX |Radeon|MI\\d", gpu) else ""
+    )
     line = backend_of(row["engine"], row.get("backend"), row.get("engine_date"), vendor)
     hbm = bool(re.search("A100|H100|H200|B200|V100|MI\\d", gpu))
     looks = row["heads"] * context * batch

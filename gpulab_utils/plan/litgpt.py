@@ -1,11 +1,12 @@
 """LitGPT's blocks (lit_gpt/model.py and lora.py, 2023 and 2024), where they differ.
 
-One fused q, k, v linear; keys and values expanded to all heads in training; a LoRA of the fused
-linear whose `zero_pad` is an index_copy, and index_copy keeps its source; the fp32 RMSNorm
-multiplies by the weight before it casts back. Fabric hands logits on in fp32.
+One fused q, k, v linear; keys and values expanded to all heads in training; a LoRA of the
+fused linear whose `zero_pad` is an index_copy, and index_copy keeps its source; the fp32
+RMSNorm multiplies by the weight before it casts back. Fabric hands logits on in fp32.
 """
 
-from gpulab_utils.plan.layers import activation, rotate_half
+from gpulab_utils.plan.attention import rotate_half
+from gpulab_utils.plan.layers import activation
 from gpulab_utils.plan.run import Run
 from gpulab_utils.plan.tape import KV, LOGITS, Param, Tensor
 
@@ -27,7 +28,8 @@ def lora(run: Run, p: dict, name: str, x: Tensor, width: int) -> Tensor:
 def linear4(run: Run, x: Tensor, p: Param, n: int) -> Tensor:
     """bitsandbytes up to 0.43: MatMul4Bit keeps its input as an attribute of its node.
 
-    Not being a saved variable it outlives backward, until the loop's name `loss` is rebound.
+    Not being a saved variable it outlives backward, until the loop's name `loss` is
+    rebound.
     """
     t = run.tape
     out = t.linear(x, p, n)
@@ -57,7 +59,10 @@ def lora_qkv(run: Run, p: dict, x: Tensor, width: int) -> Tensor:
         small, w = delta.n, delta.w
         blank = t.new(run.tokens * width, w)
         delta = t.op(
-            t.new(run.tokens * width, w), [delta], [delta.store], lambda g: [t.new(small, w)]
+            t.new(run.tokens * width, w),
+            [delta],
+            [delta.store],
+            lambda g: [t.new(small, w)],
         )
         del blank
     return t.add(result, t.scale(delta))
@@ -135,11 +140,12 @@ def block(run: Run, p: dict, x: Tensor, cos: Tensor, mask: Tensor | None) -> Ten
 def head_and_loss(run: Run, hidden: Tensor, table: Param, chunk: int) -> tuple:
     """Logits of all positions in 16 bit, then fp32 (Fabric), and their cross-entropy.
 
-    Chunks of `chunk` positions hold as much in all; only the temporaries of backward are one
-    chunk's. The script's name for the logits lives until backward is over, so they are returned.
+    Chunks of `chunk` positions hold as much in all; only the temporaries of backward are
+    one chunk's. The script's name for the logits lives until backward is over, so they
+    are returned.
     """
     s, t = run.shape, run.tape
-    n, nx, wx = run.tokens * s.vocab, hidden.n, hidden.w
+    n, wx = run.tokens * s.vocab, hidden.w
     piece = chunk * s.vocab if chunk else n
     low = linear4(run, hidden, table, n)
     node, low.node = low.node, None

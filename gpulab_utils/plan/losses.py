@@ -47,10 +47,12 @@ def whole(run: Run, logits: Tensor) -> Tensor:
 
 
 def shifted(run: Run, box: list) -> tuple:
-    """logits[..., :-1, :].contiguous(), one position shorter, cross-entropy in fp32 on the copy.
+    """logits[..., :-1, :].contiguous(), one position shorter, cross-entropy in fp32 on the
+    copy.
 
-    Without autocast transformers made the logits fp32 first. Under it they stay in 16 bit, and
-    accelerate hands them on in fp32. Each of the two slices pads with zeros in backward.
+    Without autocast transformers made the logits fp32 first. Under it they stay in 16
+    bit, and accelerate hands them on in fp32. Each of the two slices pads with zeros in
+    backward.
     """
     logits = box.pop()
     t, s, n = run.tape, run.shape, logits.n

@@ -1,134 +1,11 @@
-"""The operations that a decoder is made of: what each allocates, keeps and gives back.
+"""Products, tables, attention and norms: what each allocates, keeps and gives back."""
 
-Keeping follows torch's derivatives.yaml. C++ temporaries live to the end of their expression, so
-a backward of two products holds both. All methods take and return `Tensor`s.
-"""
-
-from gpulab_utils.plan.tape import ACT, LOGITS, SCRATCH, Param, Tape, Tensor
+from gpulab_utils.plan.pointwise import Pointwise
+from gpulab_utils.plan.tape import ACT, LOGITS, SCRATCH, Param, Tensor
 
 
-class Ops(Tape):
+class Ops(Pointwise):
     """A tape with the operations of a decoder."""
-
-    def view(self, x: Tensor, n: int | None = None) -> Tensor:
-        """The same bytes under another shape; of a part, backward pads with zeros."""
-        out = Tensor(x.n if n is None else n, x.w, x.store)
-        if n is None:
-            return self.op(out, [x], [], lambda g: [g])
-        full, w = x.n, x.w
-        return self.op(out, [x], [], lambda g: [self.new(full, w)])
-
-    def cast(self, x: Tensor, w: int) -> Tensor:
-        if x.w == w:
-            return x
-        n, back = x.n, x.w
-        return self.op(self.new(n, w), [x], [], lambda g: [self.new(n, back)])
-
-    def copy(self, x: Tensor) -> Tensor:
-        """`contiguous()` where the bytes lie otherwise; its backward passes the gradient on."""
-        return self.op(self.new(x.n, x.w), [x], [], lambda g: [g])
-
-    def _fit(self, g: Tensor, like: int) -> Tensor:
-        return g if g.w == like else self.new(g.n, like)
-
-    def add(self, a: Tensor, b: Tensor) -> Tensor:
-        wa, wb = a.w, b.w
-        out = self.new(a.n, max(wa, wb))
-        return self.op(out, [a, b], [], lambda g: [self._fit(g, wa), self._fit(g, wb)])
-
-    def mul(self, a: Tensor, b: Tensor) -> Tensor:
-        """Elementwise; `b` may be smaller and broadcast."""
-        n, w, (wa, wb, nb) = a.n, max(a.w, b.w), (a.w, b.w, b.n)
-        need_a, need_b = a.node is not None, b.node is not None
-
-        def back(g):
-            ga = self._fit(self.new(n, w), wa) if need_a else None
-            gb = self.new(n, w) if need_b else None
-            if need_b and (nb is not n or wb != w):
-                gb = self.new(nb, wb)
-            return [ga, gb]
-
-        saved = [need_a and b.store or None, need_b and a.store or None]
-        return self.op(self.new(n, w), [a, b], saved, back)
-
-    def weigh(self, x: Tensor, p: Param) -> Tensor:
-        """A product with a parameter of one entry per column, as in a norm."""
-        n, w, wx, need = x.n, max(x.w, p.w), x.w, x.node is not None
-
-        def back(g):
-            full = self.new(n, w) if p.train else None
-            gx = self._fit(self.new(n, w), wx) if need else None
-            return [gx, self.new(p.n, p.w) if full else None]
-
-        return self.op(self.new(n, w), [x, p], [p.train and x.store or None], back)
-
-    def scale(self, x: Tensor) -> Tensor:
-        """A product with a number, or a sign change: a new tensor each way."""
-        n, w = x.n, x.w
-        return self.op(self.new(n, w), [x], [], lambda g: [self.new(n, w)])
-
-    def shift(self, x: Tensor) -> Tensor:
-        """A number added."""
-        return self.op(self.new(x.n, x.w), [x], [], lambda g: [g])
-
-    def power(self, x: Tensor) -> Tensor:
-        """x^k: keeps x; backward g * (k * x^(k-1)), three tensors at once."""
-        n, w = x.n, x.w
-
-        def back(g):
-            a, b = self.new(n, w), self.new(n, w)
-            c = self.new(n, w)
-            del a, b
-            return [c]
-
-        return self.op(self.new(n, w), [x], [x.store], back)
-
-    def square(self, x: Tensor) -> Tensor:
-        """x * x: keeps x; its gradient is a sum of two products."""
-        n, w = x.n, x.w
-
-        def back(g):
-            a, b = self.new(n, w), self.new(n, w)
-            return [self.total(a, b)]
-
-        return self.op(self.new(n, w), [x], [x.store], back)
-
-    def keep_input(self, x: Tensor) -> Tensor:
-        """silu, gelu: keeps its input, one new tensor each way."""
-        n, w = x.n, x.w
-        return self.op(self.new(n, w), [x], [x.store], lambda g: [self.new(n, w)])
-
-    def keep_result(self, x: Tensor) -> Tensor:
-        """tanh, rsqrt, softmax: keeps its result."""
-        n, w = x.n, x.w
-        out = self.new(n, w)
-        return self.op(out, [x], [out.store], lambda g: [self.new(n, w)])
-
-    def mean(self, x: Tensor, rows: int) -> Tensor:
-        n, w = x.n, x.w
-        return self.op(self.new(rows, w), [x], [], lambda g: [self.new(n, w)])
-
-    def join(self, parts: list[Tensor], n: int) -> Tensor:
-        """cat: a new tensor; backward gives views of the one gradient."""
-        sizes = [p.n for p in parts]
-        out = self.new(n, max(p.w for p in parts))
-        return self.op(out, parts, [], lambda g: [Tensor(k, g.w, g.store) for k in sizes])
-
-    def split(self, x: Tensor, parts: list[int]) -> list[Tensor]:
-        """chunk, split, unbind: views; backward joins all their gradients in a new tensor."""
-        n, w, pieces = x.n, x.w, len(parts)
-        whole = self.op(Tensor(n, w, x.store), [x], [], lambda g: [g])
-        got: list = []
-
-        def back(g):
-            got.append(g)
-            if len(got) < pieces:
-                return [None]
-            joined = self.new(n, w)
-            got.clear()
-            return [joined]
-
-        return [self.op(Tensor(k, w, x.store), [whole], [], back) for k in parts]
 
     def layer_norm(self, x: Tensor, p: Param, rows: int) -> Tensor:
         """Keeps x and two fp32 numbers a row; backward one tensor."""
@@ -173,7 +50,7 @@ class Ops(Tape):
             gx = self.new(nx, wx) if need else None
             return [gx, self.new(p.n, wp) if p.train else None]
 
-        saved = [p.train and x.store or None]
+        saved = [(p.train and x.store) or None]
         if weight is not p and need:
             saved.append(weight.store)
         return self.op(out, [x, weight], saved, back)
@@ -184,7 +61,9 @@ class Ops(Tape):
             return p
         if p.copy is not None:
             return p.copy
-        copy = self.op(self.new(p.n, self.autocast), [p], [], lambda g: [self.new(p.n, p.w)])
+        copy = self.op(
+            self.new(p.n, self.autocast), [p], [], lambda g: [self.new(p.n, p.w)]
+        )
         if p.train or not self.grad_mode:
             p.copy = copy
             self.cached.append(p)
@@ -198,7 +77,7 @@ class Ops(Tape):
         self.autocast = 0
 
     def _packed(self, x: Tensor, p: Param, n: int) -> Tensor:
-        """Unpack the weight, multiply, free it; again in backward; the input is not kept."""
+        """Unpack the weight, multiply, free it; again in backward; no input is kept."""
         nx, wx, w = x.n, x.w, p.w
         need = x.node is not None
         copies = p.packed if p.packed is not True else 1
@@ -232,15 +111,19 @@ class Ops(Tape):
             a, b = self.cast(a, self.autocast), self.cast(b, self.autocast)
         (na, wa), (nb, wb) = (a.n, a.w), (b.n, b.w)
         need_a, need_b = a.node is not None, b.node is not None
-        saved = [need_b and a.store or None, need_a and b.store or None]
+        saved = [(need_b and a.store) or None, (need_a and b.store) or None]
         back = lambda g: [  # noqa: E731
             self.new(na, wa) if need_a else None,
             self.new(nb, wb) if need_b else None,
         ]
         return self.op(self.new(n, max(wa, wb)), [a, b], saved, back)
 
-    def fused_attention(self, q: Tensor, k: Tensor, v: Tensor, rows: int, mask=None) -> Tensor:
-        """Flash attention: keeps q, k, v, the result and one fp32 number per row and head."""
+    def fused_attention(
+        self, q: Tensor, k: Tensor, v: Tensor, rows: int, mask=None
+    ) -> Tensor:
+        """Flash attention: keeps q, k, v, the result and one fp32 number per row and
+        head.
+        """
         out, sums = self.new(q.n, q.w), self.new(rows, 4)
         saved = [q.store, k.store, v.store, out.store, sums.store, mask and mask.store]
         sizes = [(x.n, x.w) for x in (q, k, v)]
@@ -250,11 +133,6 @@ class Ops(Tape):
         """repeat_kv: a copy per query head; backward sums them."""
         small, w = x.n, x.w
         return self.op(self.new(n, w), [x], [], lambda g: [self.new(small, w)])
-
-    def widen(self, x: Tensor, w: int) -> Tensor:
-        """A constant of `w` bytes an element added: the result takes the wider type."""
-        n, back = x.n, x.w
-        return self.op(self.new(n, max(back, w)), [x], [], lambda g: [self._fit(g, back)])
 
     def gather(self, x: Tensor, n: int, index: Tensor | None) -> Tensor:
         """Rows by index, or a sum over them: a new tensor; backward one as large as x."""

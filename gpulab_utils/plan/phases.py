@@ -36,7 +36,9 @@ def forward_layers(run: Run, layers: list, hidden: Tensor, cos, mask, checkpoint
 
 
 def checkpointed(run: Run, p: dict, hidden: Tensor, cos, mask) -> Tensor:
-    """torch.utils.checkpoint, non-reentrant, a layer a unit: the input is kept, the rest redone."""
+    """torch.utils.checkpoint, non-reentrant, a layer a unit: the input is kept, the rest
+    redone.
+    """
     t = run.tape
     t.grad_mode = False
     out = block(run, p, hidden, cos, mask)
@@ -118,13 +120,17 @@ def train_step(run: Run, checkpoint: bool = False, autocast: int = 0) -> None:
     final = run.param(s.hidden)
     loss, held = forward_and_loss(run, layers, table, last, final, checkpoint)
     t.end_autocast()
+    if loss.node is None:
+        raise ValueError("nothing trains: no adapter target is a linear of this model")
     one = t.new(1, 4)
     t.backward(loss, one)
     del one, loss, held
     t.snapshot()
 
 
-def forward_and_loss(run, layers, table: Param, last: Param, final: Param, checkpoint: bool):
+def forward_and_loss(
+    run, layers, table: Param, last: Param, final: Param, checkpoint: bool
+):
     """The loss, and what the caller's names still hold in backward."""
     start = bert.embedded if run.shape.family == "bert" else embedded
     inputs_embeds = start(run, table)
@@ -138,4 +144,8 @@ def forward_and_loss(run, layers, table: Param, last: Param, final: Param, check
 
 
 def final_norm(run: Run, final: Param, hidden: Tensor) -> Tensor:
-    return litgpt.norm(run, final, hidden) if run.dialect == "litgpt" else norm(run, final, hidden)
+    return (
+        litgpt.norm(run, final, hidden)
+        if run.dialect == "litgpt"
+        else norm(run, final, hidden)
+    )

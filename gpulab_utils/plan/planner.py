@@ -12,6 +12,12 @@ from gpulab_utils.units import BYTES
 
 MODES = ("inference", "full_train", "lora", "qlora")
 LINEARS = ("q", "k", "v", "o", "gate", "up", "down")
+ALLOWED = {
+    "mode": MODES,
+    "logits": ("last", "all"),
+    "attention": ("fused", "eager"),
+    "loss": ("whole", "shifted_copy", "chunked", "fused"),
+}
 STATES = {"sgd": 0, "momentum": 1, "adamw": 2}
 
 
@@ -75,10 +81,11 @@ def plan(
 ) -> Plan:
     """Plan one run of transformers on a GPU; `weights` is bf16, or nf4 for qlora.
 
-    Options: `kv_dtype` ("bf16"), `logits` ("last" or "all" positions of a prompt), `attention`
-    ("fused" or "eager"), `checkpointing`, `optimizer` ("adamw", "adamw8bit", "momentum",
-    "sgd"), `amp` (fp32 weights, 16-bit products), `rank` (16) and `targets` (all linears) of
-    LoRA, `host_layers`, `loss` ("whole", "shifted_copy", "chunked", "fused").
+    Options: `kv_dtype` ("bf16"), `logits` ("last" or "all" positions of a prompt),
+    `attention` ("fused" or "eager"), `checkpointing`, `optimizer` ("adamw", "adamw8bit",
+    "momentum", "sgd"), `amp` (fp32 weights, 16-bit products), `rank` (16) and `targets`
+    (all linears) of LoRA, `host_layers`, `loss` ("whole", "shifted_copy", "chunked",
+    "fused").
 
     >>> p = plan("llama-2-13b", weights="nf4", seq=0)
     >>> round(p.terms["weights"] / 2**30, 2)
@@ -120,11 +127,11 @@ def setting(
     loss: str = "whole",
 ) -> Setting:
     """Options to a `Setting`; ValueError for a value that no option has."""
-    allowed = {"mode": MODES, "logits": ("last", "all"), "attention": ("fused", "eager")}
-    allowed["loss"] = ("whole", "shifted_copy", "chunked", "fused")
-    for name, given in (("mode", mode), ("logits", logits), ("attention", attention), ("loss", loss)):
-        if given not in allowed[name]:
-            raise ValueError(f"{name} must be one of {', '.join(allowed[name])}, got {given!r}")
+    given = {"mode": mode, "logits": logits, "attention": attention, "loss": loss}
+    for name, value in given.items():
+        if value not in ALLOWED[name]:
+            known = ", ".join(ALLOWED[name])
+            raise ValueError(f"{name} must be one of {known}, got {value!r}")
     fmt = format_of(weights or ("nf4" if mode == "qlora" else "bf16"))
     if mode == "qlora" and not fmt.packed:
         raise ValueError(f"qlora needs packed weights such as nf4, got {fmt.name!r}")
@@ -134,11 +141,10 @@ def setting(
     if mode in ("lora", "qlora"):
         adapter = Adapter(rank, adapted(shape, targets), 4, dropout=True)
     return Setting(
-        shape=shape, mode=mode, fmt=fmt, batch=batch, seq=seq, width=width,
+        shape, mode, fmt, batch, seq, width=width, loss=loss, host_layers=host_layers,
         rows="all" if mode != "inference" else logits, fused=attention == "fused",
         checkpoint=checkpointing, autocast=2 if amp or adapter else 0, adapter=adapter,
-        optimizer=states(optimizer, 4 if adapter else width), packed=int(unpacks), loss=loss,
-        host_layers=host_layers,
+        optimizer=states(optimizer, 4 if adapter else width), packed=int(unpacks),
     )  # fmt: skip
 
 
@@ -149,7 +155,9 @@ def adapted(shape: Shape, targets: tuple[str, ...]) -> frozenset[str]:
         named = (named - {"q", "k", "v"}) | {"qkv"}
     known = {*LINEARS, "qkv"}
     if named - known:
-        raise ValueError(f"targets must be of {', '.join(LINEARS)}, got {sorted(named - known)}")
+        raise ValueError(
+            f"targets must be of {', '.join(LINEARS)}, got {sorted(named - known)}"
+        )
     return frozenset(named if shape.gated else named - {"gate"})
 
 
@@ -158,7 +166,9 @@ def states(name: str, width: int) -> Optimizer:
     if name == "adamw8bit":
         return Optimizer(name, 2 * (1 + 4 / 256))
     if name not in STATES:
-        raise ValueError(f"optimizer must be one of {', '.join(STATES)}, adamw8bit, got {name!r}")
+        raise ValueError(
+            f"optimizer must be one of {', '.join(STATES)}, adamw8bit, got {name!r}"
+        )
     return Optimizer(name, STATES[name] * width, width if name == "adamw" else 0)
 
 
@@ -178,30 +188,3 @@ def coefficients(
                 seen.append(when)
                 found.append(table(s, kv_dtype).as_dict())
     return found
-
-
-def cheapest_change(p: Plan, card: str | Card, desktop: bool = True) -> str | None:
-    """The first change, from the cheapest in quality and speed, that makes the plan fit."""
-    card = CARDS[card] if isinstance(card, str) else card
-    s, room = p.setting, card.usable_bytes(desktop)
-    tries: list[tuple[str, Setting]] = []
-    if p.mode != "inference" and not s.checkpoint:
-        s = replace(s, checkpoint=True)
-        tries.append(("gradient checkpointing", s))
-    if not s.fused and not s.shape.attn_softcap:
-        s = replace(s, fused=True)
-        tries.append(("fused attention", s))
-    for batch in (p.batch // 2**i for i in range(1, 12) if p.batch // 2**i):
-        tries.append((f"batch {batch}", replace(s, batch=batch)))
-    s = replace(s, batch=1)
-    if p.mode == "full_train":
-        tries.append(("8-bit AdamW", replace(s, optimizer=states("adamw8bit", s.width))))
-    if p.mode == "inference":
-        for name in ("fp8", "int8", "int4-g128"):
-            if format_of(name).bits < s.fmt.bits:
-                tries.append((f"weights in {name}", replace(s, fmt=format_of(name), packed=0)))
-    for words, t in tries:
-        terms = table(representative(t), p.kv_dtype).peak(t.batch, p.seq)[1]
-        if sum(terms.values()) <= room:
-            return words
-    return None

@@ -1,9 +1,9 @@
 """Polynomials in batch B, length S and min(S, window), packed into one integer.
 
-A count of the ledger is a sum of c x B^i x S^j with whole c >= 0. Writing S as 2^64 and B as
-2^256 turns it into one long integer whose 64-bit digits are the c's: adding and multiplying
-integers then adds and multiplies polynomials (Kronecker's substitution), and the ledger need
-not know. Digit 4 i + j belongs to B^i x S^j.
+A count of the ledger is a sum of c x B^i x S^j with whole c >= 0. Writing S as 2^64 and B
+as 2^256 turns it into one long integer whose 64-bit digits are the c's: adding and
+multiplying integers then adds and multiplies polynomials (Kronecker's substitution), and
+the ledger need not know. Digit 4 i + j belongs to B^i x S^j.
 """
 
 S = 1 << 64
@@ -49,7 +49,9 @@ def total(terms: dict[str, Poly]) -> Poly:
 
 
 def undominated(candidates: list[tuple]) -> list[tuple]:
-    """Packed totals whose every coefficient another one reaches cannot be the peak: drop them."""
+    """Packed totals whose every coefficient another one reaches cannot be the peak: drop
+    them.
+    """
     best: dict[int, tuple] = {}
     for c in candidates:
         best.setdefault(sum(c), c)

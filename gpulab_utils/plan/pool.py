@@ -1,9 +1,9 @@
 """What does torch's caching allocator hold? A model of c10/cuda/CUDACachingAllocator.cpp.
 
-Requests are rounded to 512 bytes. Up to 1 MiB they come out of segments of 2 MiB, up to 10 MiB
-out of segments of 20 MiB, larger ones get a segment of their own, rounded up to 2 MiB. The
-smallest free block that is large enough is taken, and split where 512 bytes (small) or more
-than 1 MiB (large) would be left; neighbours that are free are joined.
+Requests are rounded to 512 bytes. Up to 1 MiB they come out of segments of 2 MiB, up to
+10 MiB out of segments of 20 MiB, larger ones get a segment of their own, rounded up to 2
+MiB. The smallest free block that is large enough is taken, and split where 512 bytes
+(small) or more than 1 MiB (large) would be left; neighbours that are free are joined.
 """
 
 from bisect import bisect_left, insort
@@ -106,7 +106,9 @@ class Pool:
 
     def _put(self, block: Block) -> None:
         self.serial += 1
-        insort(self.free[block.small], (block.size, self.serial, block), key=lambda x: x[:2])
+        insort(
+            self.free[block.small], (block.size, self.serial, block), key=lambda x: x[:2]
+        )
 
     def release(self, key) -> None:
         block = self.taken.pop(key)

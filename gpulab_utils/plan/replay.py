@@ -1,13 +1,14 @@
-"""What stays reserved? Whole steps, layer by layer, played into a model of the allocator."""
+"""What stays reserved? Whole steps, layer by layer, played into a model allocator."""
 
 import random
 from dataclasses import replace
 from statistics import mean
 
+from gpulab_utils.plan.bill import CUBLAS, trained, trained_width, weight_bytes
 from gpulab_utils.plan.ops import Ops
 from gpulab_utils.plan.phases import prefill, train_step
 from gpulab_utils.plan.pool import MIB, Pool
-from gpulab_utils.plan.setting import CUBLAS, Setting, trained, trained_width, weight_bytes
+from gpulab_utils.plan.setting import Setting
 
 STEPS, ORDERS, FEW = 8, 3, 4
 
@@ -85,7 +86,7 @@ def step_copies(pool: Pool, s: Setting) -> None:
 
 
 def lengths(s: Setting, rng: random.Random, steps: int) -> list[int]:
-    """Padded lengths of `steps` batches: exponential around the mean, cut at the longest."""
+    """Padded lengths of `steps` batches: exponential around the mean, cut at `seq`."""
     spread = s.extra.get("lengths")
     if not spread:
         return [s.forward] * min(steps, 2)
@@ -123,7 +124,8 @@ def played(s: Setting, seed: int = 0) -> Pool:
 def reserved(s: Setting) -> int:
     """Peak bytes reserved; over several orders of batches where their lengths differ.
 
-    Of a checkpointed model FEW layers are played: the others add their weights and one input each.
+    Of a checkpointed model FEW layers are played: the others add their weights and one
+    input each.
     """
     orders = ORDERS if s.extra.get("lengths") else 1
     few = replace(s.shape, layers=FEW, moe_layers=min(s.shape.moe_layers, FEW))

@@ -9,7 +9,9 @@ from gpulab_utils.plan.tape import Param
 
 @dataclass(frozen=True)
 class Adapter:
-    """LoRA: `rank`, the canonical names of its targets, width of its numbers, dropout or not."""
+    """LoRA: `rank`, the canonical names of its targets, width of its numbers, dropout or
+    not.
+    """
 
     rank: int
     targets: frozenset[str]
@@ -71,7 +73,7 @@ def layer_params(run: Run) -> dict[str, Param]:
     """All weights of one block by canonical name; biases are counted with their weight."""
     s = run.shape
     attn = s.attention_linears
-    bias = {n: s.qkv_bias for n in "qkv"} | {"o": s.o_bias}
+    bias = dict.fromkeys("qkv", s.qkv_bias) | {"o": s.o_bias}
     width = s.intermediate if not s.experts else s.moe_intermediate
     params = {}
     for name, rows, columns in (*attn, *s.mlp_linears(width)):

@@ -1,18 +1,26 @@
 """The bill as coefficients: what the static page evaluates, and `plan` too.
 
-A table holds for its `conditions`; each phase is a set of terms, each term a polynomial, and the
-peak is the phase whose sum is the largest.
+A table holds for its `conditions`; each phase is a set of terms, each term a polynomial,
+and the peak is the phase whose sum is the largest.
 """
 
 from dataclasses import dataclass
 from functools import lru_cache
 
 from gpulab_utils.plan import poly
-from gpulab_utils.plan.setting import Setting, moments, trained, trained_width, weight_bytes
-from gpulab_utils.plan.setting import workspace
+from gpulab_utils.plan.bill import moments, trained, trained_width, weight_bytes, workspace
+from gpulab_utils.plan.setting import Setting
 from gpulab_utils.units import BYTES
 
-TERMS = ("weights", "kv_cache", "activations", "logits", "gradients", "optimizer", "workspace")
+TERMS = (
+    "weights",
+    "kv_cache",
+    "activations",
+    "logits",
+    "gradients",
+    "optimizer",
+    "workspace",
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +42,10 @@ class Table:
     def as_dict(self) -> dict:
         """Plain lists for JSON: [i, j, k, c] a monomial."""
         phases = [
-            {"name": n, "terms": {t: [[*p, c] for p, c in q.items()] for t, q in terms.items()}}
+            {
+                "name": n,
+                "terms": {t: [[*p, c] for p, c in q.items()] for t, q in terms.items()},
+            }
             for n, terms in self.phases
         ]
         return {"phases": phases, "window": self.window, "conditions": self.conditions}
@@ -45,7 +56,9 @@ def _number(n: float) -> poly.Poly:
 
 
 def cache_poly(s: Setting, dtype: str) -> poly.Poly:
-    """Keys and values: 2 x kv_heads x head_dim x bytes for each layer and position it holds."""
+    """Keys and values: 2 x kv_heads x head_dim x bytes for each layer and position it
+    holds.
+    """
     shape = s.shape
     each = int(2 * shape.kv_heads * shape.head_dim * BYTES[dtype])
     full, short = shape.layers - shape.window_layers, shape.window_layers
@@ -55,14 +68,18 @@ def cache_poly(s: Setting, dtype: str) -> poly.Poly:
 
 @lru_cache(maxsize=4096)
 def table(s: Setting, kv_dtype: str = "bf16") -> Table:
-    """Play `s` once with B and S as symbols; its own batch and length only set the conditions."""
+    """Play `s` once with B and S as symbols; its own batch and length only set the
+    conditions.
+    """
     parts, n, width = weight_bytes(s), trained(s), trained_width(s)
     static = {t: {} for t in TERMS}
     static["weights"] = _number(sum(parts.values()) + (n * width if s.adapter else 0))
     if s.mode == "inference":
         static["kv_cache"] = cache_poly(s, kv_dtype)
     else:
-        static["optimizer"] = _number(n * (s.optimizer.state_bytes + s.optimizer.master_bytes))
+        static["optimizer"] = _number(
+            n * (s.optimizer.state_bytes + s.optimizer.master_bytes)
+        )
     fixed = workspace(s)
     by_name: dict[str, list] = {}
     for name, alive in moments(s, n, width, symbols=(poly.B, poly.S)):

@@ -1,11 +1,13 @@
 """Which tensors are alive? A ledger of bytes that runs a model's own code without numbers.
 
-`Tensor` has a count of elements `n` and bytes of one element `w`; nothing else. Python frees
-one when the last name for it goes, as PyTorch does, and the tape books both. With gradients on,
-each operation keeps what torch's derivatives.yaml says its backward needs, and `backward`
-walks the graph from the newest node to the oldest, as autograd's engine does.
+`Tensor` has a count of elements `n` and bytes of one element `w`; nothing else. Python
+frees one when the last name for it goes, as PyTorch does, and the tape books both. With
+gradients on, each operation keeps what torch's derivatives.yaml says its backward needs,
+and `backward` walks the graph from the newest node to the oldest, as autograd's engine
+does.
 
-Counts may be plain integers, or packed polynomials (`poly`): the tape only adds and multiplies.
+Counts may be plain integers, or packed polynomials (`poly`): the tape only adds and
+multiplies.
 """
 
 from heapq import heappop, heappush
@@ -38,7 +40,13 @@ class Node:
     __slots__ = ("back", "grad", "inputs", "place", "redo", "saved", "seq")
 
     def __init__(self, seq: int, inputs: list, saved: list, back, place: tuple):
-        self.seq, self.inputs, self.saved, self.back, self.grad = seq, inputs, saved, back, None
+        self.seq, self.inputs, self.saved, self.back, self.grad = (
+            seq,
+            inputs,
+            saved,
+            back,
+            None,
+        )
         self.place, self.redo = place, None
 
 
@@ -52,7 +60,8 @@ class Tensor:
 
 
 class Param:
-    """A weight of `n` elements of `w` bytes, its bytes booked elsewhere; a leaf of the graph.
+    """A weight of `n` elements of `w` bytes, its bytes booked elsewhere; a leaf of the
+    graph.
 
     `copy` is autocast's cached 16-bit copy, `packed` says that a product unpacks it first,
     `scratch` are the bytes that unpacking needs beside the result.
@@ -102,7 +111,9 @@ class Tape:
         self.rising = False
         if not self.quiet:
             one, many = self.live
-            self.peaks.add(tuple(a + self.alike * b for a, b in zip(one, many, strict=True)))
+            self.peaks.add(
+                tuple(a + self.alike * b for a, b in zip(one, many, strict=True))
+            )
 
     def new(self, n: int, w: int, cat: int = ACT) -> Tensor:
         return Tensor(n, w, Storage(self, n * w, cat))
@@ -154,7 +165,7 @@ class Tape:
         self.layer, self.quiet = 0, False
 
     def _again(self, node: Node, heap: list, waiting: set) -> None:
-        """A checkpoint: its forward runs again, and the graph goes on from the new nodes."""
+        """A checkpoint: its forward runs again, the graph goes on from the new nodes."""
         fresh = node.redo()
         fresh.grad, node.grad = node.grad, None
         node.saved, node.inputs, node.redo = (), (), None

@@ -5,10 +5,10 @@ import re
 from pathlib import Path
 
 from gpulab_utils.cards import CONTEXT_BYTES, TORCH_SHARE
+from gpulab_utils.plan.bill import bill
 from gpulab_utils.plan.decode import answer as decode_answer
 from gpulab_utils.plan.frameworks import setting_of
 from gpulab_utils.plan.replay import longest, reserved
-from gpulab_utils.plan.setting import bill
 from gpulab_utils.units import GIB, MIB
 
 
@@ -61,7 +61,9 @@ def buffers(row: dict, s) -> int:
 
 def validate(path: str | Path) -> dict:
     """Rows and a summary, as the command prints them."""
-    rows = [json.loads(line) for line in Path(path).read_text().splitlines() if line.strip()]
+    rows = [
+        json.loads(line) for line in Path(path).read_text().splitlines() if line.strip()
+    ]
     answers = [answer(row) for row in rows]
     skipped = sum("skipped" in a for a in answers)
     return {"rows": answers, "summary": {"rows": len(rows), "skipped": skipped}}
