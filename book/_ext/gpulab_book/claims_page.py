@@ -1,5 +1,6 @@
 """The claims page: what the articles say, what we answer, and what a machine checked."""
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from itertools import groupby
@@ -73,7 +74,7 @@ def ledger() -> str:
     made, checks = [], recorded.checks()
     ranked = sorted(_stated(), key=lambda c: c.chapter)
     for chapter, claims in groupby(ranked, key=lambda c: c.chapter):
-        made.append(f"### {_chapter(chapter)}\n")
+        made.append(_chapter(chapter))
         made += [entry(c, state(c, checks)) for c in claims]
     return "\n".join(made)
 
@@ -108,8 +109,10 @@ def _slug(text: str) -> str:
 
 
 def _chapter(number: str) -> str:
-    """The chapter's title, linked, or its number while nobody has written it."""
-    pages = [p for p in recorded.contents() if p.startswith(f"book/{number}_")]
-    if not pages:
-        return f"Chapter {number} (not written yet)"
-    return f"Chapter {number}: [](../{pages[0]}.md)"
+    """The heading of a chapter's claims, and the way to it once it is written."""
+    page = next((p for p in recorded.contents() if p.startswith(f"book/{number}_")), None)
+    if page is None:
+        return f"### Chapter {number} (not written yet)\n"
+    text = (recorded.ROOT / f"{page}.md").read_text(encoding="utf-8")
+    title = re.search(r"(?m)^# (.+)$", text)[1]
+    return f"### Chapter {number}: {title}\n\n[Read chapter {number}](../{page}.md)\n"
