@@ -270,7 +270,7 @@ for name, layer in product.items():
 
 # %% tags=["nbval-ignore-output"]
 for row in rows:
-    row |= asdict(bench(lambda layer=product[row["kernel"]]: layer(x)))
+    row["took_s"] = seconds(lambda layer=product[row["kernel"]]: layer(x))
 quickest, *others = product
 for other in () if here.tiny else others:
     ratio = compare(lambda a=product[quickest]: a(x), lambda b=product[other]: b(x))
@@ -392,7 +392,8 @@ my_guess = None  # "memory" or "dequantising"
 # Rates are those of one thread's own time, or of the whole GPU.
 
 # %% tags=["nbval-ignore-output"]
-tile = fourbit.PACK[quickest](decoder.random_table(1024, shape.hidden))
+tall = pick(cpu=1024, gpu=8192, tiny=1024)  # a launch costs a GPU more than a call a CPU
+tile = fourbit.PACK[quickest](decoder.random_table(tall, shape.hidden))
 many = 2 + pick(cpu=2, gpu=2, tiny=0) * here.cache_bytes // tile.nbytes
 streamed, cached = [tile.clone() for _ in range(many)], [tile] * many
 numbers = torch.ones(many * tile.nbytes // 4, device=here.device)  # [as many bytes] fp32

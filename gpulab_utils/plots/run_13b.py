@@ -91,7 +91,7 @@ def show_kernels(runs: list) -> None:
     )
     for run in runs:
         for row in _rows(run, "kernel"):
-            rate = row["bytes"] / row["wall_s"] / 1e9
+            rate = row["bytes"] / row["took_s"] / 1e9
             print(
                 f"{run.label[:34]:34} {row['kernel']:8} {row['weight_error']:12.2%} "
                 f"{row['product_error']:12.3%} {rate:7.1f}"
