@@ -19,6 +19,8 @@ WRITERS = {
     "recordings": evidence_pages.recordings,
     "published-memory": evidence_pages.published_memory,
     "published-speed": evidence_pages.published_speed,
+    "published-perplexity": evidence_pages.published_perplexity,
+    "published-files": evidence_pages.published_files,
     "published-sizes": evidence_pages.published_sizes,
 }
 MARK = re.compile(r"^<!-- data: ([\w-]+) -->$", re.MULTILINE)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from itertools import groupby
+from pathlib import Path
 
 from gpulab_book import recorded
 from gpulab_book.markup import listed, plain, table
@@ -88,6 +89,41 @@ def published_sizes() -> str:
         for r in rows
     )
     return table(head, cells, right=2)
+
+
+def published_perplexity() -> str:
+    """Perplexity of 7B and 13B by format, each source with its data set."""
+    data = read("published/perplexity.json")
+    made = []
+    for name, source in data["sources"].items():
+        rows = [r for r in data["rows"] if r["source"] == name]
+        context = source["context"] or "not stated"
+        told = f"{plain(source['dataset'])}, context {context}: <{source['url']}>"
+        cells = (
+            [
+                r["model"],
+                plain(r["format"]),
+                r["bits_per_weight"] or r["bits"],
+                r["perplexity"],
+            ]
+            for r in rows
+        )
+        head = ["model", "format", "bits a weight", "perplexity"]
+        made += [f"**{plain(name)}**, {told}\n", table(head, cells, right=2)]
+    return "\n".join(made)
+
+
+def published_files() -> str:
+    """Every file, how many rows it has, and the file itself."""
+    folder = recorded.ROOT / "gpulab_utils" / "data" / "published"
+    return table(["file", "rows"], map(_file, sorted(folder.glob("*.json*"))), right=1)
+
+
+def _file(path: Path) -> list[object]:
+    data = read(f"published/{path.name}")
+    rows = data["rows"] if isinstance(data, dict) and "rows" in data else data
+    address = path.relative_to(recorded.ROOT).as_posix()
+    return [f"{{download}}`{path.name} <../{address}>`", len(rows)]
 
 
 def _bits(row: dict) -> float:
