@@ -266,6 +266,15 @@ def test_who_takes_the_advice_is_healthy(name):
     assert bool(follow(MACHINES[name])) != healthy(MACHINES[name])
 
 
+def test_the_advice_is_read_to_the_last_digit():
+    (after,) = follow(MACHINES["MI300X, CPU wheel"])
+    assert (after.torch, after.torch_hip, after.torch_cuda) == (
+        "2.13.0+rocm7.2",
+        "7.2",
+        None,
+    )
+
+
 def test_who_keeps_an_older_driver_needs_no_other_card():
     """A new card under an old driver: two ways, and torch is there after both."""
     ways = follow(machine(RTX_5070, "12.6", driver="572.61"))

@@ -11,7 +11,7 @@ from gpulab_utils.units import GIB
 #: Of branch 580: the first for CUDA 13, and the last for Maxwell, Pascal and Volta.
 DRIVER = "580.95.05"
 _COMMAND = re.compile(
-    r'pip install "?torch==(?P<torch>[\d.]+\d)\S*(?: --index-url \S+/(?P<build>\w+))?'
+    r'pip install "?torch==(?P<torch>[\d.]+\d)\S*(?: --index-url \S+/(?P<build>[\w.]+))?'
 )
 
 #: A desktop that lacks nothing but a GPU.
