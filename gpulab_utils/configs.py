@@ -49,7 +49,9 @@ DEFAULTS = {
     "qwen3": {"head_dim": 128},
     "qwen3_moe": {"head_dim": 128},
     "gpt_oss": {"head_dim": 64, "attention_bias": True},
-    "bert": {"tie_word_embeddings": True},
+    "bert": {"tie_word_embeddings": True, "act": "gelu"},
+    "phi": {"act": "gelu_new"},
+    "gpt_neox": {"act": "gelu"},
 }
 QK_NORM = {"qwen3": "head", "qwen3_moe": "head", "gemma3_text": "head", "olmo2": "full"}
 ROTARY = {"phi": 0.5, "gpt_neox": 0.25}
@@ -57,7 +59,7 @@ ROTARY = {"phi": 0.5, "gpt_neox": 0.25}
 
 def _common(c: dict, kind: str) -> dict:
     hidden, heads = c["hidden_size"], c["num_attention_heads"]
-    act = c.get("hidden_activation") or c.get("act") or c.get("hidden_act", "silu")
+    act = c.get("hidden_activation") or c.get("hidden_act") or c.get("act", "silu")
     return {
         "hidden": hidden,
         "layers": c["num_hidden_layers"],
@@ -156,27 +158,20 @@ def _windows(raw: dict, c: dict, kind: str) -> tuple[int | None, int]:
 
 
 def _gpt2(c: dict) -> dict:
-    hidden, heads = c.get("n_embd", 768), c.get("n_head", 12)
-    return {
-        "hidden": hidden,
-        "layers": c.get("n_layer", 12),
-        "heads": heads,
-        "kv_heads": heads,
-        "head_dim": hidden // heads,
-        "intermediate": c.get("n_inner") or 4 * hidden,
-        "vocab": c.get("vocab_size", 50257),
-        "tied": c.get("tie_word_embeddings", True),
-        "gated": False,
-        "norm": "layer",
-        "family": "gpt2",
-        "act": c.get("activation_function", "gelu_new"),
-        "qkv_bias": True,
-        "o_bias": True,
-        "mlp_bias": True,
-        "positions": c.get("n_positions", 1024),
-        "rotary": 0.0,
-        "max_positions": c.get("n_positions", 1024),
+    """GPT-2's file has names of its own; its q, k and v are one linear."""
+    hidden, places = c.get("n_embd", 768), c.get("n_positions", 1024)
+    common = {
+        "hidden_size": hidden,
+        "num_hidden_layers": c.get("n_layer", 12),
+        "num_attention_heads": c.get("n_head", 12),
+        "intermediate_size": c.get("n_inner") or 4 * hidden,
+        "vocab_size": c.get("vocab_size", 50257),
+        "tie_word_embeddings": c.get("tie_word_embeddings", True),
+        "hidden_act": c.get("activation_function", "gelu_new"),
+        "max_position_embeddings": places,
     }
+    biases = dict.fromkeys(("qkv_bias", "o_bias", "mlp_bias"), True)
+    return {**_common(common, "gpt2"), **biases, "positions": places, "rotary": 0.0}
 
 
 def _qwen1(c: dict) -> dict:

@@ -6,6 +6,9 @@ from gpulab_utils.plan.layers import mlp, norm, rms_norm
 from gpulab_utils.plan.run import Run, layer_params
 from gpulab_utils.plan.tape import ACT, LOGITS, Param, Tensor
 
+#: Families that always build the full mask and the window's.
+TWO_MASKS = ("gemma2", "gemma3_text", "qwen2_moe")
+
 
 def block(
     run: Run, p: dict, hidden: Tensor, cos: Tensor | None, mask: Tensor | None
@@ -25,12 +28,14 @@ def block(
     residual = hidden
     hidden = norm(run, p["norm1"], hidden)
     hidden, _ = attention(run, p, hidden, cos, mask)
+    held = hidden if s.family == "gpt2" else None  # its attn_output keeps its name
     if s.norms == 4:
         hidden = norm(run, p["norm2"], hidden)
     hidden = t.add(residual, hidden)
     residual = hidden
     hidden = norm(run, p["norm3" if s.norms == 4 else "norm2"], hidden)
     hidden = experts(run, p, hidden) if s.experts else mlp(run, p, hidden)
+    del held
     if s.norms == 4:
         hidden = norm(run, p["norm4"], hidden)
     return t.add(residual, hidden)
@@ -127,11 +132,16 @@ def surroundings(run: Run, width: int) -> tuple:
         cos = t.new(2 * run.seq * turned, width)
         cos.n = run.seq * turned
     if not run.fused or s.attn_softcap:
-        many = 2 if 0 < s.window_layers < s.layers else 1
+        many = 2 if s.family in TWO_MASKS else 1
         mask = t.new(many * run.tokens * run.keys, width)
     elif run.masked:
         mask = t.new(run.tokens * run.keys, 1)
-    return cos, mask, t.new(run.seq, 8)
+    held = [t.new(run.seq, 8)]
+    if s.family == "gpt2":
+        held.append(t.new(run.seq * s.hidden, width))  # position_embeds keeps its name
+    if run.fused and s.family == "qwen2_moe":
+        held.append(t.new(run.tokens * run.keys, 1))  # made for a window that no layer has
+    return cos, mask, held
 
 
 def head(run: Run, hidden: Tensor, table: Param, rows: int) -> Tensor:

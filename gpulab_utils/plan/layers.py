@@ -68,8 +68,7 @@ def activation(run: Run, x: Tensor) -> Tensor:
     if run.shape.act not in ("gelu_new", "gelu_fast"):
         return t.keep_input(x)
     half = t.scale(x)
-    inner = t.scale(t.add(x, t.scale(t.power(x))))
-    return t.mul(half, t.shift(t.keep_result(inner)))
+    return t.mul(half, t.shift(t.keep_result(t.scale(t.add(x, t.scale(t.power(x)))))))
 
 
 def mlp(run: Run, p: dict, x: Tensor) -> Tensor:

@@ -47,7 +47,7 @@ class Pointwise(Tape):
         def back(g):
             ga = self._fit(self.new(n, w), wa) if need_a else None
             gb = self.new(n, w) if need_b else None
-            if need_b and (nb is not n or wb != w):
+            if need_b and (nb != n or wb != w):
                 gb = self.new(nb, wb)
             return [ga, gb]
 

@@ -1,0 +1,21 @@
+"""The planner against real transformers models on fake tensors, random shapes per mode."""
+
+import fake_specs
+import pytest
+from fake_check import LIMITS, predicted, summary
+
+SHAPES = 12
+
+
+@pytest.mark.parametrize("mode", fake_specs.MODES)
+def test_peak_agrees_with_transformers(mode):
+    pytest.importorskip("transformers")
+    pytest.importorskip("bitsandbytes")
+    from fake_models import peak_bytes
+
+    errors = {}
+    for seed in range(SHAPES):
+        spec = fake_specs.spec(mode, seed)
+        errors[f"{seed} {spec['family']}"] = predicted(spec) / peak_bytes(spec) - 1
+    found = summary(list(errors.values()))
+    assert all(found[k] <= LIMITS[k] for k in LIMITS), (found, errors)
