@@ -25,7 +25,6 @@ _HOME = {
     "compare": "timing",
     "Ratio": "timing",
     "Timing": "timing",
-    "progress": "progress",
     "reveal": "reveal",
 }
 _MODULES = (

@@ -145,6 +145,12 @@ def test_outputs_are_stored_clean(cells):
         assert not kinds & {"stderr", "error"}, cell.source
 
 
+def test_a_cell_that_draws_has_its_figure(cells):
+    """An interactive mode switched off in a helper once emptied all but the first."""
+    for cell in (c for c in cells if c.metadata.get("mystnb", {}).get("image")):
+        assert any("image/png" in o.get("data", {}) for o in cell.outputs), cell.source
+
+
 def test_every_figure_has_alt_text(cells):
     for cell in (c for c in cells if c.cell_type == "code"):
         if any("image/png" in o.get("data", {}) for o in cell.outputs):
