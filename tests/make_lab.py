@@ -10,6 +10,8 @@ import os
 import sys
 from pathlib import Path
 
+from gpulab_utils.plots import readme
+
 import jupytext
 import nbformat
 from nbclient import NotebookClient
@@ -65,6 +67,8 @@ def make(slug: str) -> Path:
     if path.exists():
         keep_outputs(notebook, nbformat.read(path, as_version=4))
     nbformat.write(notebook, path)
+    if slug == readme.LAB:
+        readme.save(ROOT / "book" / "_static" / "readme.png")
     return path
 
 

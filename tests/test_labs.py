@@ -16,6 +16,7 @@ ROWS = ["You will", "Before", "Minutes", "CPU", "GPU", "Theory"]
 # Differs between machines or runs, as does what is made of it.
 VARIES = {
     "pick",
+    "probes",
     "device",
     "bench",
     "compare",
