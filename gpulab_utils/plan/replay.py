@@ -49,6 +49,16 @@ def load(pool: Pool, s: Setting) -> None:
     pool.allocate("cublas", CUBLAS)
 
 
+def gradients(pool: Pool, s: Setting) -> None:
+    """Where they are kept from step to step: one a weight, after the first backward."""
+    if not s.accumulates or s.adapter:
+        return
+    for name, rows, columns, many in s.shape.linears:
+        for i in range(many):
+            pool.allocate(("gradient", name, i), rows * columns * s.width)
+    pool.allocate("gradients", (trained(s) - s.shape.linear_params) * s.width)
+
+
 def states(pool: Pool, s: Setting) -> None:
     """The optimizer's first step: two states a weight, in the weights' order."""
     o, n = s.optimizer, trained(s)
@@ -115,6 +125,7 @@ def played(s: Setting, seed: int = 0) -> Pool:
         t = Played(pool)
         train_step(replace(whole, prefill=n).run(t), s.checkpoint, s.autocast)
         if i == 0:
+            gradients(pool, s)
             states(pool, s)
         step_copies(pool, s)
         del t
