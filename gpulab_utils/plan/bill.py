@@ -60,6 +60,8 @@ def trained_width(s: Setting) -> int:
 def peaks(s: Setting, symbols: tuple | None = None) -> list[tuple[str, tuple]]:
     """(phase, bytes alive by category) of every moment that could be the peak."""
     found: list[tuple[str, tuple]] = []
+    if s.dialect == "llama.cpp":
+        return llama_cpp(s)
     if s.mode == "inference":
         t = Ops(sums_in_place=s.gpu)
         run = s.run(t, *(symbols or ()))
@@ -82,6 +84,20 @@ def peaks(s: Setting, symbols: tuple | None = None) -> list[tuple[str, tuple]]:
         train_step(s.run(t), s.checkpoint, s.autocast)
         del old
     return [("step", p) for p in t.peaks]
+
+
+def llama_cpp(s: Setting) -> list[tuple[str, tuple]]:
+    """llama.cpp's own buffers: KV cache, and a compute buffer for 512 positions in fp32.
+
+    The buffer is as large as the worst graph: logits of all 512, or the unfused scores of
+    one layer and half a dozen hidden states. Source: llama-context.cpp, graph_reserve.
+    """
+    shape, tokens = s.shape, s.batch * min(512, max(1, s.forward))
+    scores = 0 if s.fused else shape.heads * tokens * s.seq * 4
+    layer, logits = scores + 6 * tokens * shape.hidden * 4, tokens * shape.vocab * 4
+    kv = int(s.batch * shape.kv_bytes(s.cache_tokens or s.seq) * s.cache_width / 2)
+    act, out = (layer, 0) if layer >= logits else (0, logits)
+    return [("prefill", (act, out, 0, kv, 0))]
 
 
 @dataclass(frozen=True)
@@ -155,7 +171,7 @@ def loading(s: Setting) -> int:
 
 def workspace(s: Setting) -> int:
     """cuBLAS, and weights that fill whole blocks of the allocator."""
-    if not s.gpu:
+    if not s.gpu or s.dialect == "llama.cpp":
         return 0
     each = CUBLAS_HOPPER if s.hopper else CUBLAS
     return each * (1 if s.mode == "inference" else 2) + rounding(s.fmt, s.shape)

@@ -8,7 +8,7 @@ taken: each is named where it is used.
 import re
 
 from gpulab_utils.models import Shape, shape_from_config
-from gpulab_utils.plan.formats import Format, format_of
+from gpulab_utils.plan.formats import Format, format_of, formats
 from gpulab_utils.plan.recipes import (
     WIDTHS,
     accumulates,
@@ -22,6 +22,8 @@ from gpulab_utils.plan.recipes import (
 )
 from gpulab_utils.plan.setting import Setting
 
+#: What counts as unfused; llama.cpp fuses where told to.
+UNFUSED = {"llama.cpp": ("eager", "math", None)}
 #: Tokens of a run whose length nobody states: LitGPT's default prompt and 50 new ones.
 SHORT_RUN = 64
 
@@ -30,43 +32,59 @@ def shape_of(row: dict) -> Shape:
     """The row's `config` if it has one, else its architecture fields."""
     if row.get("config"):
         return shape_from_config(row["config"], row["model"])
-    heads = row["heads"]
-    name = row["model"].lower()
-    parallel = bool(row.get("parallel_residual"))
-    norm = row.get("norm") or "rms"
-    gated = row.get("gated_mlp", True) is not False
-    bert = "bert" in name and not gated
-    qwen = "qwen" in name and "qwen3" not in name
+    name, gated = row["model"].lower(), row.get("gated_mlp", True) is not False
+    parallel, heads = bool(row.get("parallel_residual")), row["heads"]
+    family = family_of(name, gated, parallel)
     windows = (4096, row["layers"]) if "mistral" in name and "v0.1" in name else (None, 0)
-    qwen1 = re.match(r"qwen-", name) is not None
-    family = (
-        "qwen"
-        if qwen1
-        else "bert"
-        if bert
-        else "llama"
-        if gated
-        else "gpt_neox"
-        if parallel
-        else "plain"
-    )
-    shape = Shape(
-        name=row["model"], hidden=row["hidden"], layers=row["layers"], heads=heads,
+    new_gelu = dialect_of(row) == "hf" and re.match(r"phi-?(1|2)|gpt-?2", name)
+    return Shape(
+        name=row["model"],
+        hidden=row["hidden"],
+        layers=row["layers"],
+        heads=heads,
         kv_heads=row["kv_heads"] or heads,
         head_dim=row.get("head_dim") or row["hidden"] // heads,
-        intermediate=row["intermediate"] or 4 * row["hidden"], vocab=row["vocab"],
-        tied=bool(row["tied_embeddings"]) and not bert, gated=gated, norm=norm,
-        family=family, act="silu" if gated else "gelu", parallel=parallel, qkv_bias=qwen,
-        norms=2, window=windows[0], window_layers=windows[1],
+        intermediate=row["intermediate"] or 4 * row["hidden"],
+        vocab=row["vocab"],
+        tied=bool(row["tied_embeddings"]) and family != "bert",
+        gated=gated,
+        norm=row.get("norm") or "rms",
+        family=family,
+        act="silu" if gated else "gelu_new" if new_gelu else "gelu",
+        parallel=parallel,
+        qkv_bias="qwen" in name and "qwen3" not in name,
+        qk_norm="head" if family in ("qwen3", "gemma3_text") else None,
+        norms=4 if family in ("gemma2", "gemma3_text") else 2,
+        window=windows[0],
+        window_layers=windows[1],
         rotary=1.0 if gated else 0.25 if parallel else 0.0,
-        positions=512 + 2 if bert else 0,
-    )  # fmt: skip
-    return shape
+        positions=512 + 2 if family == "bert" else 0,
+    )
+
+
+def family_of(name: str, gated: bool, parallel: bool) -> str:
+    """Whose layers a model has that is only named: by name, else by its plainest kin."""
+    if not gated:
+        return "bert" if "bert" in name else "gpt_neox" if parallel else "plain"
+    for word, family in (
+        (r"gemma-?2-?\d+b|gemma-2", "gemma2"),
+        (r"gemma-?3", "gemma3_text"),
+        ("gemma", "gemma"),
+        ("qwen-?3", "qwen3"),
+        (r"qwen-\d", "qwen"),
+        ("olmo-?2", "olmo2"),
+    ):
+        if re.search(word, name):
+            return family
+    return "llama"
 
 
 def format_from(text: str, dialect: str = "hf") -> Format:
     """The storage format that a source's words mean; Unsloth always nests NF4's scales."""
     low = text.lower() + (" double" if dialect == "unsloth" else "")
+    files = [f.name for f in formats().values() if f.whole_file and f.name in low]
+    if files:
+        return format_of(max(files, key=len))
     if "gptq" in low or "awq" in low:
         bits = 8 if "int8" in low else 4
         return format_of(f"int{bits}-g128")
@@ -96,7 +114,7 @@ def setting_of(row: dict) -> Setting:
         rows=(row.get("logits") or {}).get("rows") or "all",
         wide_logits=(row.get("logits") or {}).get("dtype") == "fp32",
         loss=loss_of(row, dialect),
-        fused=row.get("attention_prefill") not in ("eager", "math"),
+        fused=row.get("attention_prefill") not in UNFUSED.get(dialect, ("eager", "math")),
         checkpoint=bool(row.get("grad_checkpointing")),
         adapter=adapter_of(row, shape),
         optimizer=optimizer_of(row),

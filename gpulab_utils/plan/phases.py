@@ -87,7 +87,8 @@ def prefill(run: Run, rows: int) -> None:
     cos, mask, positions = surroundings(run, hidden.w)
     if run.kv is not None:
         per = run.batch * s.kv_heads * s.head_dim * hidden.w
-        kept = run.setting.cache_tokens or run.keys
+        grown = run.setting.cache == "grown"
+        kept = run.keys if grown else run.setting.cache_tokens or run.keys
         others = t.new((s.layers - 1) * 2 * per * kept, 1, KV)
         run.kv.append(others)
         del others

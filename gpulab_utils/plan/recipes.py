@@ -96,7 +96,15 @@ def adapter_of(row: dict, shape: Shape) -> Adapter | None:
 
 def dialect_of(row: dict) -> str:
     engine = (row.get("framework") or "").lower()
-    for name in ("litgpt", "torchtune", "unsloth", "llm.c", "autoawq", "swift"):
+    for name in (
+        "litgpt",
+        "torchtune",
+        "unsloth",
+        "llm.c",
+        "llama.cpp",
+        "autoawq",
+        "swift",
+    ):
         if name in engine:
             return name
     return "hf"

@@ -19,7 +19,7 @@ def answer(row: dict) -> dict:
         if "tokens_per_s" in row:
             return base | decode_answer(row)
         return base | predicted(row)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         return base | {"skipped": f"{type(error).__name__}: {error}"}
 
 
