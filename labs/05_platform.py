@@ -64,7 +64,7 @@ from gpulab_utils import (
 from gpulab_utils.device import gpu_dtype
 from gpulab_utils.doctor import Gpu, wheels
 from gpulab_utils.doctor.features import emulated_product, probe
-from gpulab_utils.doctor.machines import MACHINES, follow
+from gpulab_utils.doctor.machines import MACHINES, coverage, follow
 from gpulab_utils.plots.platform import RT_CHIPS, rt_cores
 
 import torch
@@ -274,7 +274,7 @@ results.record(LAB, rows)
 # ### See
 
 # %% mystnb={"image": {"alt": "Five wheels against nine chips: the CUDA 12.6 build ends at 9.0, the CUDA 13 build begins at 7.5, and only builds for 12.8 and newer reach 10.0 and 12.0."}}
-_ = plots.platform.code_by_wheel()
+_ = plots.platform.code_by_wheel(coverage())
 
 # %% [markdown]
 # ### Explain

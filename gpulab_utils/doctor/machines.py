@@ -14,6 +14,20 @@ _COMMAND = re.compile(
     r'pip install "?torch==(?P<torch>[\d.]+\d)\S*(?: --index-url \S+/(?P<build>[\w.]+))?'
 )
 
+#: Wheels and chips worth comparing: (torch, CUDA), and a name for each capability.
+WHEELS = [("2.7.0", "11.8"), ("2.9.0", "12.8"), ("2.11.0", "12.8")]
+WHEELS += [("2.13.0", "12.6"), ("2.13.0", "13.0")]
+CHIPS = {
+    "6.1\nPascal": (6, 1),
+    "7.0\nVolta": (7, 0),
+    "7.5\nTuring": (7, 5),
+    "8.0\nA100": (8, 0),
+    "8.6\n30xx": (8, 6),
+    "8.9\n40xx": (8, 9),
+    "9.0\nH100": (9, 0),
+    "10.0\nB200": (10, 0),
+    "12.0\n50xx": (12, 0),
+}
 #: A desktop that lacks nothing but a GPU.
 BARE = Facts(
     system="Linux",
@@ -57,6 +71,25 @@ def follow(facts: Facts) -> tuple[Facts, ...]:
     """
     fix = next((f.fix for f in advise(facts) if f.level != "note"), "")
     return tuple(_after(facts, way) for way in fix.split("; or ") if way)
+
+
+def coverage() -> list[dict]:
+    """Whether the wheels of `WHEELS` hold binary code for the chips of `CHIPS`, a row each.
+
+    >>> [row["chip"][:4] for row in coverage() if row["wheel"].endswith("12.6")][-1]
+    '12.0'
+    """
+    return [
+        {"wheel": f"torch {torch}, CUDA {cuda}", "chip": name, "has": _binary(held, chip)}
+        for torch, cuda in WHEELS
+        for held in [wheels.targets(torch, cuda)]
+        for name, chip in CHIPS.items()
+    ]
+
+
+def _binary(held: tuple[str, ...], chip: tuple[int, int]) -> bool:
+    gpu = Gpu("", "NVIDIA", 0, None, chip)
+    return wheels.holds_code_for(tuple(a for a in held if a.startswith("sm_")), gpu)
 
 
 def _after(facts: Facts, way: str) -> Facts:

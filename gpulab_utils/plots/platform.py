@@ -9,24 +9,8 @@ from gpulab_utils.plots.base import LINES, figure, legend
 #: Chips for graphics, one RT core in each SM; the others are for computing, or older.
 #: Source: NVIDIA, Turing, Ampere, Ada and Blackwell architecture documents.
 RT_CHIPS = {(7, 5), (8, 6), (8, 9), (12, 0)}
-#: One of each: the chips of the figure, named by their capability.
-_CHIPS = {
-    "6.1\nPascal": (6, 1),
-    "7.0\nVolta": (7, 0),
-    "7.5\nTuring": (7, 5),
-    "8.0\nA100": (8, 0),
-    "8.6\n30xx": (8, 6),
-    "8.9\n40xx": (8, 9),
-    "9.0\nH100": (9, 0),
-    "10.0\nB200": (10, 0),
-    "12.0\n50xx": (12, 0),
-}
 #: Labelled to the left, where a neighbour stands to the right.
 _LEFT = {"L40S", "RTX A6000", "H100 PCIe", "A100 PCIe"}
-_WHEELS = [
-    *[("2.7.0", "11.8"), ("2.9.0", "12.8"), ("2.11.0", "12.8")],
-    *[("2.13.0", "12.6"), ("2.13.0", "13.0")],
-]
 
 
 def rt_cores(card: Card) -> int:
@@ -88,18 +72,12 @@ def _matrix(columns: list[str], rows: list[str], cell, told: dict[str, str]):
     return fig
 
 
-def code_by_wheel():
-    """Which wheel of torch holds code for which NVIDIA chip; from `driver_support.json`."""
-    from gpulab_utils.doctor import Gpu, wheels
-
-    def cell(row: str, column: str) -> str:
-        torch, cuda = re.findall(r"[\d.]+", row)
-        held, gpu = wheels.targets(torch, cuda), Gpu("", "NVIDIA", 0, None, _CHIPS[column])
-        binary = tuple(a for a in held if a.startswith("sm_"))
-        return "yes" if wheels.holds_code_for(binary, gpu) else "no"
-
-    rows = [f"torch {torch}, CUDA {cuda}" for torch, cuda in _WHEELS]
-    return _matrix(list(_CHIPS), rows, cell, {"yes": "has code", "no": "has none"})
+def code_by_wheel(rows: list[dict]):
+    """Which wheel of torch holds code for which chip; `rows` of `doctor.machines`."""
+    has = {(row["wheel"], row["chip"]): "yes" if row["has"] else "no" for row in rows}
+    wheels, chips = (list(dict.fromkeys(row[k] for row in rows)) for k in ("wheel", "chip"))
+    told = {"yes": "has code", "no": "has none"}
+    return _matrix(chips, wheels, lambda wheel, chip: has[wheel, chip], told)
 
 
 def features_by_device(runs: list):
