@@ -6,9 +6,11 @@ by the function of that name. So a page is as old as its data, and no older.
 
 import re
 
-from gpulab_book import cards_page, claims_page, evidence_pages
+from gpulab_book import calculator_page, cards_page, claims_page, evidence_pages
 
 WRITERS = {
+    "calculator": calculator_page.calculator,
+    "fit-table": calculator_page.twelve_gb,
     "cards": cards_page.table,
     "card-sources": cards_page.sources,
     "claim-counts": claims_page.counts,
