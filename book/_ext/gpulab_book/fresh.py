@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-READ_BY_PAGES = ("gpulab_utils", "results", "requirements.txt")
+READ_BY_PAGES = ("gpulab_utils", "results", "requirements.txt", "book/_ext", "book/_static")
 
 
 def fingerprint(root: Path, names: tuple[str, ...] = READ_BY_PAGES) -> str:
