@@ -114,7 +114,7 @@ def show_rates(runs: list) -> None:
     """Print how fast one thread (or the GPU) read bytes and multiplied 4-bit weights."""
     print(f"{'device':34} {'product':8} {'what':20} {'GB/s':>7}")
     for run in runs:
-        for row in _rows(run, "wall"):
+        for row in _rows(run, "token"):
             for name, rate in row["rate"].items():
                 print(f"{run.label[:34]:34} {row['kernel']:8} {name:20} {rate / 1e9:7.1f}")
 
