@@ -22,8 +22,6 @@ from gpulab_utils.plan.recipes import (
 )
 from gpulab_utils.plan.setting import Setting
 
-#: What counts as unfused; llama.cpp fuses where told to.
-UNFUSED = {"llama.cpp": ("eager", "math", None)}
 #: Tokens of a run whose length nobody states: LitGPT's default prompt and 50 new ones.
 SHORT_RUN = 64
 
@@ -114,7 +112,7 @@ def setting_of(row: dict) -> Setting:
         rows=(row.get("logits") or {}).get("rows") or "all",
         wide_logits=(row.get("logits") or {}).get("dtype") == "fp32",
         loss=loss_of(row, dialect),
-        fused=row.get("attention_prefill") not in UNFUSED.get(dialect, ("eager", "math")),
+        fused=fused(row),
         checkpoint=bool(row.get("grad_checkpointing")),
         adapter=adapter_of(row, shape),
         optimizer=optimizer_of(row),
@@ -128,6 +126,14 @@ def setting_of(row: dict) -> Setting:
         extra={"lengths": ragged(row)},
         **storage_of(row, dialect),
     )
+
+
+def fused(row: dict) -> bool:
+    """Whether scores never exist as a tensor; an attention that nobody names is not SDPA."""
+    ran, asked = row.get("attention_prefill"), (row.get("attention_impl") or "").lower()
+    if ran:
+        return ran == "fused"
+    return any(word in asked for word in ("sdpa", "flash", "flex", "xformers"))
 
 
 def storage_of(row: dict, dialect: str) -> dict:

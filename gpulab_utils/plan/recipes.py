@@ -134,11 +134,17 @@ def loss_of(row: dict, dialect: str) -> str:
 
 
 def ragged(row: dict) -> tuple | None:
-    """(shortest, mean) of the data where batches differ in length."""
+    """(shortest, mean, longest, what happens to longer ones) where batches differ in length.
+
+    ms-swift drops what is longer than max_length: SftArguments, truncation_strategy "delete".
+    """
     spread = row.get("batch_lengths") or {}
     if spread.get("kind") != "ragged" or not spread.get("mean"):
         return None
-    return spread.get("min") or 1, spread["mean"]
+    low, mean = spread.get("min") or 1, spread["mean"]
+    high = max(spread.get("max") or row["seq"], mean + 1)
+    over = "dropped" if dialect_of(row) == "swift" else spread.get("over")
+    return (low, mean, high, over) if low < mean else None
 
 
 def upcast(row: dict, dialect: str) -> bool:

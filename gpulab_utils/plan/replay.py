@@ -2,15 +2,16 @@
 
 import random
 from dataclasses import replace
-from statistics import mean
+from functools import lru_cache
+from statistics import fmean, median
 
-from gpulab_utils.plan.bill import CUBLAS, trained, trained_width, weight_bytes
+from gpulab_utils.plan.bill import CUBLAS, bill, trained, trained_width, weight_bytes
 from gpulab_utils.plan.ops import Ops
 from gpulab_utils.plan.phases import prefill, train_step
 from gpulab_utils.plan.pool import MIB, Pool
 from gpulab_utils.plan.setting import Setting
 
-STEPS, ORDERS, FEW = 8, 3, 4
+STEPS, ORDERS, FEW = 100, 3, 2
 
 
 class Played(Ops):
@@ -95,17 +96,47 @@ def step_copies(pool: Pool, s: Setting) -> None:
             pool.release(("loop", i))
 
 
-def lengths(s: Setting, rng: random.Random, steps: int) -> list[int]:
-    """Padded lengths of `steps` batches: exponential around the mean, cut at `seq`."""
+def lengths(s: Setting, rng: random.Random) -> list[int]:
+    """Padded lengths of batches in one order: the longest of each batch's samples.
+
+    Samples longer than `seq` are cut to it or dropped, as the loader does.
+    """
     spread = s.extra.get("lengths")
     if not spread:
-        return [s.forward] * min(steps, 2)
-    low, middle = spread
+        return [s.forward] * 2
+    *shape, over = spread
+    steps = STEPS if s.mode != "full_train" else STEPS // 5
     found = []
-    for _ in range(steps):
-        draws = (low + rng.expovariate(1 / max(1, middle - low)) for _ in range(s.batch))
-        found.append(int(min(s.forward, max(draws))))
-    return found
+    while len(found) < steps * s.batch:
+        n = round(power_law(rng.random(), *shape))
+        if n <= s.forward or over != "dropped":
+            found.append(min(n, s.forward))
+    return [max(found[i : i + s.batch]) for i in range(0, len(found), s.batch)]
+
+
+@lru_cache
+def exponent(low: float, mean: float, high: float) -> float:
+    """The a of a density x^-a from `low` to `high` that has this mean, by bisection.
+
+    >>> round(exponent(91, 3234, 19548), 2)  # nearly uniform in the logarithm
+    1.07
+    """
+    left, right = -20.0, 20.0
+    for _ in range(60):
+        a = (left + right) / 2
+        grid = [power_law((i + 0.5) / 400, low, mean, high, a) for i in range(400)]
+        left, right = (a, right) if fmean(grid) > mean else (left, a)
+    return (left + right) / 2
+
+
+def power_law(
+    u: float, low: float, mean: float, high: float, a: float | None = None
+) -> float:
+    """The sample length at quantile `u`, where only shortest, mean and longest are known."""
+    b = 1 - (exponent(low, mean, high) if a is None else a)
+    if abs(b) < 1e-9:
+        return low * (high / low) ** u
+    return low * (1 + u * ((high / low) ** b - 1)) ** (1 / b)
 
 
 def played(s: Setting, seed: int = 0) -> Pool:
@@ -121,7 +152,7 @@ def played(s: Setting, seed: int = 0) -> Pool:
         prefill(run, run.tokens if s.rows == "all" else run.batch)
         return pool
     pool.allocate("cublas backward", CUBLAS)
-    for i, n in enumerate(lengths(s, rng, STEPS)):
+    for i, n in enumerate(lengths(s, rng)):
         t = Played(pool)
         train_step(replace(whole, prefill=n).run(t), s.checkpoint, s.autocast)
         if i == 0:
@@ -133,24 +164,17 @@ def played(s: Setting, seed: int = 0) -> Pool:
 
 
 def reserved(s: Setting) -> int:
-    """Peak bytes reserved; over several orders of batches where their lengths differ.
+    """Peak bytes reserved, the median of some orders of batches where their lengths differ.
 
-    Of a checkpointed model FEW layers are played: the others add their weights and one
-    input each.
+    Where adapters train, FEW layers are played, and the others add what they add to the
+    allocated peak: the fragments come from tensors as large as the vocabulary.
     """
-    orders = ORDERS if s.extra.get("lengths") else 1
-    few = replace(s.shape, layers=FEW, moe_layers=min(s.shape.moe_layers, FEW))
-    more = 0
-    if s.checkpoint and s.mode != "full_train" and s.shape.layers > FEW:
+    orders, more = ORDERS if s.extra.get("lengths") else 1, 0
+    if s.adapter and s.shape.layers > FEW:
+        few = replace(s.shape, layers=FEW, moe_layers=min(s.shape.moe_layers, FEW))
         part = replace(s, shape=few)
-        more = sum(weight_bytes(s).values()) - sum(weight_bytes(part).values())
-        each = 2 * trained_width(s) + s.optimizer.state_bytes * (not s.optimizer.on_host)
-        more += (trained(s) - trained(part)) * each
-        if "activation_offload" not in s.flags:
-            inputs = s.batch * s.forward * s.shape.hidden * s.width
-            more += (s.shape.layers - FEW) * inputs
-        s = part
-    return int(mean(played(s, seed).peak_reserved for seed in range(orders)) + more)
+        more, s = bill(s).allocated - bill(part).allocated, part
+    return int(median(played(s, seed).peak_reserved for seed in range(orders)) + more)
 
 
 def longest(s: Setting, room: float) -> int:

@@ -1,6 +1,7 @@
 """How right is the planner? Its answer to every row of a file of measurements."""
 
 import json
+import math
 import re
 from pathlib import Path
 
@@ -35,13 +36,24 @@ def predicted(row: dict) -> dict:
     answer = {"predicted_gib": allocated / GIB, "note": b.phase}
     if row.get("measured_level") == "allocated":
         return answer
-    held = max(allocated, reserved(s))
+    held = reserved(s)
+    if kind == "measured":  # a full card makes the allocator give back what it caches
+        held = min(held, capacity(row) - context)
+    held = max(allocated, held)
     if kind.startswith("boundary"):
         return answer | {"predicted_fits": held + context <= room(row)}
     return answer | {
         "predicted_reserved_gib": held / GIB,
         "predicted_card_gib": (held + context) / GIB,
     }
+
+
+def capacity(row: dict) -> float:
+    """The card's bytes, or no limit where the row names no card."""
+    try:
+        return room(row)
+    except ValueError:
+        return math.inf
 
 
 def room(row: dict) -> float:
