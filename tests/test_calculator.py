@@ -1,14 +1,18 @@
 """ "Will it fit?" against the planner: the page's own numbers, and the page in use."""
 
 import json
+import math
 import random
 from urllib.parse import urlencode
 
 from gpulab_book.calculator import undominated
 from gpulab_book.calculator_choices import MODES
+from gpulab_book.calculator_rows import speed_rows
 from gpulab_utils.cards import CARDS
 from gpulab_utils.models import MODELS
 from gpulab_utils.plan import coefficients, decode, plan
+from gpulab_utils.plan.validate import answer
+from gpulab_utils.tables import read
 from gpulab_utils.units import GIB
 
 import pytest
@@ -108,6 +112,16 @@ def test_without_scripts_there_is_a_table(page):
     assert table.count("no, ") > 20
 
 
+def test_shipped_rows_say_what_validate_says():
+    shipped = {(r["source"], r["measured"], r["predicted"]) for r in speed_rows()}
+    assert len(shipped) > 100
+    for row in read("published/decode_speed.jsonl"):
+        if row["scored"] and row["gpu_bandwidth_gbs"]:
+            said = round(answer(row)["predicted_tokens_per_s"], 2)
+            where = row["source_url"].split(" ")[0]
+            assert (where, row["tokens_per_s"], said) in shipped
+
+
 @pytest.fixture
 def fit(browser, page):  # noqa: F811
     """The page, fresh: another document first, or a new hash would not load it."""
@@ -162,6 +176,17 @@ def test_planted_wrong_coefficient_is_seen(fit):
     """
     got = fit.execute_script(change, s)
     assert got["allocated"] == expected(s)["allocated"] + 1
+
+
+@pytest.mark.browser
+def test_nearest_row_is_the_nearest(fit):
+    """The ratios by another road: logarithms, which the page does not use."""
+    rows = fit.execute_script("return willItFit.data.published.memory")
+    wanted = {"params": 7e9, "bits": 4, "tokens": 512}
+    got = fit.execute_script("return willItFit.nearest(...arguments)", rows, wanted)
+    away = [sum(abs(math.log(r[k] / v)) for k, v in wanted.items()) for r in rows]
+    assert away[rows.index(got)] == pytest.approx(min(away))
+    assert {r["mode"] for r in rows} == set(MODES)
 
 
 @pytest.mark.browser
@@ -259,8 +284,24 @@ def test_an_address_gives_the_same_answer(fit, page):
     assert not at(fit, "checkpointing").is_selected()
     assert fit.current_url == address
     fit.execute_script("location.hash = 'card=gtx-1080-ti&context=512'")
-    assert "mode=inference" in fit.current_url
     assert at(fit, "context").get_attribute("value") == "512"
+    assert at(fit, "mode").get_attribute("value") == "inference"
+    fit.execute_script("location.hash = 'where-do-they-end'")
+    assert at(fit, "context").get_attribute("value") == "512", "a heading is no choice"
+
+
+@pytest.mark.browser
+def test_without_scripts_a_sentence_leads_to_the_table(browser, page):  # noqa: F811
+    browser.get("about:blank")
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        browser.get(page.as_uri())
+        text = browser.find_element("css selector", ".bd-article").text
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+    assert "The calculator needs JavaScript." in text
+    assert "Format of the weights" not in text
+    assert "llama-2-13b" in text
 
 
 @pytest.mark.browser

@@ -109,7 +109,10 @@ def _card_options() -> str:
     made = ""
     ranked = sorted(CARDS.values(), key=lambda c: (c.vendor != "NVIDIA", c.vendor, c.name))
     for vendor, cards in groupby(ranked, key=lambda c: c.vendor):
-        names = {c.id: f"{c.name}, {c.row['box_gb']:g} GB" for c in cards}
+        names = {
+            c.id: c.name if c.name.endswith("GB") else f"{c.name} {c.row['box_gb']:g}GB"
+            for c in cards
+        }
         made += f'<optgroup label="{vendor}">{_options(names)}</optgroup>'
     return made + '<option value="free">none of these: type the free memory</option>'
 
@@ -155,7 +158,8 @@ def twelve_gb() -> str:
 def add_files(app, pagename, templatename, context, doctree) -> None:
     if pagename == PAGE:
         app.add_css_file("will_it_fit.css")
-        app.add_js_file("will_it_fit.js")
+        for name in ("will_it_fit", "will_it_fit_words", "will_it_fit_form"):
+            app.add_js_file(f"{name}.js")
 
 
 def setup(app) -> None:

@@ -1,7 +1,6 @@
 """Published rows, each beside what the planner says to it: the page shows the nearest."""
 
 from gpulab_book.calculator_choices import MODES
-from gpulab_utils.plan.decode import row_bytes
 from gpulab_utils.plan.frameworks import setting_of
 from gpulab_utils.plan.validate import answer
 from gpulab_utils.tables import read
@@ -49,12 +48,13 @@ def speed_rows() -> list[dict]:
     for row in read("published/decode_speed.jsonl"):
         said = answer(row)
         if row["scored"] and row["gpu_bandwidth_gbs"] and "skipped" not in said:
+            rate = 1e9 * row["gpu_bandwidth_gbs"]
             words = f"{row['model']}, {row['quant']}, batch {row['batch']}, "
             made.append({
                 "words": f"{words}{row['engine']}, {row['gpu']}",
                 "vendor": _vendor(row["gpu"]),
-                "bytes": round(row_bytes(row)),
-                "bytes_per_s": 1e9 * row["gpu_bandwidth_gbs"],
+                "bytes": round(row["batch"] * rate / said["bound_tokens_per_s"]),
+                "bytes_per_s": rate,
                 "measured": row["tokens_per_s"],
                 "predicted": round(said["predicted_tokens_per_s"], 2),
                 "source": row["source_url"].split(" ")[0],
