@@ -6,15 +6,16 @@ process    resident memory of this process
 device     what the driver sees in use on the card, other processes included
 """
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from gpulab_utils import device
+from gpulab_utils.process import peak_rss_bytes, rss_bytes, run_peak_rss, trim
 from gpulab_utils.units import gib
+
+__all__ = ["Peak", "cap", "growth", "peak", "peak_rss_bytes", "report", "require"]
+__all__ += ["rss_bytes", "run_peak_rss", "trim"]
 
 
 @dataclass(frozen=True)
@@ -23,17 +24,6 @@ class Peak:
 
     total: int
     by_category: dict[str, int]
-
-
-def rss_bytes() -> int:
-    """Resident memory of this process now."""
-    try:
-        import psutil
-
-        return psutil.Process().memory_info().rss
-    except ImportError:  # Linux tells it without
-        with open("/proc/self/statm") as told:
-            return int(told.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def require(n_bytes: int, what: str) -> None:
@@ -57,56 +47,6 @@ def require(n_bytes: int, what: str) -> None:
             f"{what} needs {gib(n_bytes):.1f} GiB, {gib(free):.1f} GiB are free on "
             f"{here.name}: close other programs, or set GPULAB_TINY=1 for a small run"
         )
-
-
-def trim() -> None:
-    """Give the freed part of the heap back, so that what grows next shows; glibc only."""
-    import ctypes
-
-    try:
-        ctypes.CDLL(None).malloc_trim(0)
-    except (AttributeError, OSError, TypeError):  # another C library: growth shows less
-        return
-
-
-def peak_rss_bytes() -> int:
-    """Most resident memory this process ever had.
-
-    >>> peak_rss_bytes() >= rss_bytes() // 2
-    True
-    """
-    try:
-        import resource
-    except ImportError:  # Windows
-        import psutil
-
-        return psutil.Process().memory_info().peak_wset
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def run_peak_rss(command: list[str], **options) -> tuple[int, int, str]:
-    """Run `command`: (peak RSS in bytes, exit status, what it printed); POSIX only.
-
-    A small process stands between: a child's peak begins with its parent's memory.
-    """
-    read, write = os.pipe()
-    between = [sys.executable, "-S", "-c", _WAIT, str(write), *command]
-    kept = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    done = subprocess.run(between, pass_fds=[write], check=False, **kept, **options)
-    os.close(write)
-    with os.fdopen(read) as told:
-        status, peak = map(int, told.read().split())
-    return peak * (1 if sys.platform == "darwin" else 1024), status, done.stdout
-
-
-_WAIT = """
-import os, subprocess, sys
-child = subprocess.Popen(sys.argv[2:])
-_, status, usage = os.wait4(child.pid, 0)
-told = f"{os.waitstatus_to_exitcode(status)} {usage.ru_maxrss}"
-os.write(int(sys.argv[1]), told.encode())
-"""
 
 
 def growth(make: Callable) -> tuple[object, int]:

@@ -4,8 +4,7 @@ bytes_per_s  read by one call; a copy counts what it reads and what it writes
 flop_per_s   multiplications and additions of a square matmul
 call_s       one call that has nothing to do: dispatch on a CPU, launch on a GPU
 
-One thread of a CPU, charged for its own time, or the whole GPU with a cold L2. The model:
-Williams, Waterman, Patterson, "Roofline", CACM 52(4), 2009.
+One thread of a CPU, charged for its own time, or the whole GPU with a cold L2.
 """
 
 import subprocess
