@@ -1,0 +1,66 @@
+"""What does the operating system say that a process holds? Resident memory, in bytes."""
+
+import os
+import subprocess
+import sys
+
+
+def rss_bytes() -> int:
+    """Resident memory of this process now."""
+    try:
+        import psutil
+
+        return psutil.Process().memory_info().rss
+    except ImportError:  # Linux tells it without
+        with open("/proc/self/statm") as told:
+            return int(told.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def trim() -> None:
+    """Give the freed part of the heap back, so that what grows next shows; glibc only."""
+    import ctypes
+
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (AttributeError, OSError, TypeError):  # another C library: growth shows less
+        return
+
+
+def peak_rss_bytes() -> int:
+    """Most resident memory this process ever had.
+
+    >>> peak_rss_bytes() >= rss_bytes() // 2
+    True
+    """
+    try:
+        import resource
+    except ImportError:  # Windows
+        import psutil
+
+        return psutil.Process().memory_info().peak_wset
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def run_peak_rss(command: list[str], **options) -> tuple[int, int, str]:
+    """Run `command`: (peak RSS in bytes, exit status, what it printed); POSIX only.
+
+    A small process stands between: a child's peak begins with its parent's memory.
+    """
+    read, write = os.pipe()
+    between = [sys.executable, "-S", "-c", _WAIT, str(write), *command]
+    kept = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    done = subprocess.run(between, pass_fds=[write], check=False, **kept, **options)
+    os.close(write)
+    with os.fdopen(read) as told:
+        status, peak = map(int, told.read().split())
+    return peak * (1 if sys.platform == "darwin" else 1024), status, done.stdout
+
+
+_WAIT = """
+import os, subprocess, sys
+child = subprocess.Popen(sys.argv[2:])
+_, status, usage = os.wait4(child.pid, 0)
+told = f"{os.waitstatus_to_exitcode(status)} {usage.ru_maxrss}"
+os.write(int(sys.argv[1]), told.encode())
+"""
