@@ -141,6 +141,8 @@ def moments(s: Setting, n: int, width: int, symbols: tuple | None = None) -> lis
     found = [("load", (0, 0, 0, 0, loading(s)))]
     for phase, (act, logits, grads, kv, scratch) in peaks(s, symbols):
         left = n * width if s.accumulates else grads
+        if s.adapter and s.adapter.compute and not s.accumulates:
+            left = grads * s.adapter.width // s.adapter.compute
         found.append((phase, (act, logits, left, kv, scratch)))
     opt = s.optimizer
     if s.mode != "inference" and not opt.in_backward:

@@ -129,11 +129,12 @@ def setting_of(row: dict) -> Setting:
 
 
 def fused(row: dict) -> bool:
-    """Whether scores never exist as a tensor; an attention that nobody names is not SDPA."""
+    """Whether scores never exist as a tensor; attention that nobody names is not SDPA."""
     ran, asked = row.get("attention_prefill"), (row.get("attention_impl") or "").lower()
     if ran:
         return ran == "fused"
-    return any(word in asked for word in ("sdpa", "flash", "flex", "xformers"))
+    named = any(word in asked for word in ("sdpa", "flash", "flex", "xformers"))
+    return named and "eager" not in asked
 
 
 def storage_of(row: dict, dialect: str) -> dict:

@@ -134,9 +134,10 @@ def loss_of(row: dict, dialect: str) -> str:
 
 
 def ragged(row: dict) -> tuple | None:
-    """(shortest, mean, longest, what happens to longer ones) where batches differ in length.
+    """(shortest, mean, longest, what is done to longer ones) where batches are ragged.
 
-    ms-swift drops what is longer than max_length: SftArguments, truncation_strategy "delete".
+    ms-swift drops what is longer than max_length: SftArguments.truncation_strategy is
+    "delete".
     """
     spread = row.get("batch_lengths") or {}
     if spread.get("kind") != "ragged" or not spread.get("mean"):

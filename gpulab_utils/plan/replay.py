@@ -132,7 +132,7 @@ def exponent(low: float, mean: float, high: float) -> float:
 def power_law(
     u: float, low: float, mean: float, high: float, a: float | None = None
 ) -> float:
-    """The sample length at quantile `u`, where only shortest, mean and longest are known."""
+    """The sample length at quantile `u` where shortest, mean and longest are known."""
     b = 1 - (exponent(low, mean, high) if a is None else a)
     if abs(b) < 1e-9:
         return low * (high / low) ** u
