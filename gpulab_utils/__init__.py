@@ -33,6 +33,7 @@ _MODULES = (
     "models",
     "roofline",
     "device",
+    "host",
     "timing",
     "memory",
     "standin",
