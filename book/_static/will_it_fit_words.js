@@ -104,7 +104,7 @@ fit.showMore = (s, found) => {
     ["Allocated at the peak", `${whole(found.allocated)} bytes, ${gib(found.allocated)}, ` +
       `in the phase “${found.phase}”${fit.condition(found.when) &&
         `; these coefficients hold for ${fit.condition(found.when)}`}`],
-    ["With the CUDA context", `${gib(found.allocated + fit.data.context_bytes)} is the least ` +
+    ["With the driver's context", `${gib(found.allocated + fit.data.context_bytes)} is the least ` +
       "that the driver shows. What torch's pool holds beyond is not counted here"],
   ];
   made.push(["Longest context that fits", fit.longest(s)]);

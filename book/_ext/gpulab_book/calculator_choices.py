@@ -46,8 +46,8 @@ MODES = {
 MODE_LABELS = {
     "inference": "inference: read a prompt, then write",
     "full_train": "full training: every weight",
-    "lora": "LoRA: adapters of rank 16 on every linear",
-    "qlora": "QLoRA: the same over packed weights",
+    "lora": "LoRA: adapters of rank 16",
+    "qlora": "QLoRA: LoRA over NF4 weights",
 }
 TERM_LABELS = {
     "weights": "weights",
