@@ -12,8 +12,6 @@ KNOWN = (*GATED, *GEMMA, *PLAIN, "gpt_oss", "qwen")
 MISSING = {
     "deepseek_v3": "layers of multi-head latent attention",
     "mamba": "its state-space layers",
-    "qwen3_next": "its gated delta-net layers",
-    "t5": "an encoder and cross attention",
     "gemma3": "its vision layers; give the text_config",
 }
 
@@ -46,6 +44,7 @@ def _said(key: str, value) -> bool:
 _GEMMA = {"head_dim": 256, "tie_word_embeddings": True, "act": "gelu_pytorch_tanh"}
 DEFAULTS = {
     **dict.fromkeys(GEMMA, _GEMMA),
+    "gemma2": {**_GEMMA, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
     "qwen3": {"head_dim": 128},
     "qwen3_moe": {"head_dim": 128},
     "gpt_oss": {"head_dim": 64, "attention_bias": True},
@@ -59,7 +58,6 @@ ROTARY = {"phi": 0.5, "gpt_neox": 0.25}
 
 def _common(c: dict, kind: str) -> dict:
     hidden, heads = c["hidden_size"], c["num_attention_heads"]
-    act = c.get("hidden_activation") or c.get("hidden_act") or c.get("act", "silu")
     return {
         "hidden": hidden,
         "layers": c["num_hidden_layers"],
@@ -72,15 +70,15 @@ def _common(c: dict, kind: str) -> dict:
         "gated": kind not in PLAIN,
         "norm": "layer" if kind in PLAIN else "rms",
         "family": kind,
-        "act": act,
+        "act": c.get("hidden_activation") or c.get("hidden_act") or c.get("act", "silu"),
         "max_positions": c.get("max_position_embeddings"),
     }
 
 
 def _biases(c: dict, kind: str) -> dict:
-    neox = kind == "gpt_neox" and c.get("attention_bias", True)
-    every = neox or kind in ("phi", "bert")
-    asked = bool(c.get("attention_bias", False))
+    every = kind in ("phi", "bert")
+    every |= kind == "gpt_neox" and c.get("attention_bias", True)
+    asked = bool(c.get("attention_bias"))
     return {
         "qkv_bias": every or kind in ("qwen2", "qwen2_moe") or asked,
         "o_bias": every or (asked and kind not in ("qwen2", "qwen2_moe")),
@@ -94,15 +92,14 @@ def _layout(c: dict, kind: str) -> dict:
     rotary = c.get("partial_rotary_factor", c.get("rotary_pct"))
     if rotary is None:
         rotary = rope.get("partial_rotary_factor", ROTARY.get(kind, 1.0))
-    soft = kind == "gemma2"
     side_by_side = kind == "gpt_neox" and c.get("use_parallel_residual", True)
     fields = {
         "norms": {"gemma2": 4, "gemma3_text": 4, "phi": 1}.get(kind, 2),
         "qk_norm": QK_NORM.get(kind),
         "parallel": kind == "phi" or side_by_side,
         "rotary": float(rotary),
-        "attn_softcap": soft and c.get("attn_logit_softcapping", 50.0) is not None,
-        "logit_softcap": soft and c.get("final_logit_softcapping", 30.0) is not None,
+        "attn_softcap": kind == "gemma2" and c["attn_logit_softcapping"] is not None,
+        "logit_softcap": kind == "gemma2" and c["final_logit_softcapping"] is not None,
     }
     if kind == "bert":
         rows = c["max_position_embeddings"] + c.get("type_vocab_size", 2)
@@ -188,16 +185,14 @@ def _falcon(c: dict) -> dict:
     if c.get("alibi"):
         raise ValueError("model_type 'falcon' with alibi is not modelled: rotary only")
     c = {**c, "num_key_value_heads": kv, "intermediate_size": c.get("ffn_hidden_size")}
-    c = {k: v for k, v in c.items() if v is not None}
-    fields = _common({"tie_word_embeddings": True, **c}, "falcon")
-    bias = bool(c.get("bias", False))
+    c = {"tie_word_embeddings": True, **{k: v for k, v in c.items() if v is not None}}
     parallel = bool(c.get("parallel_attn", True)) or new
     return {
-        **fields,
+        **_common(c, "falcon"),
         "act": "gelu",
         "parallel": parallel,
         "norms": 2 if new or not parallel else 1,
-        **dict.fromkeys(("qkv_bias", "o_bias", "mlp_bias"), bias),
+        **dict.fromkeys(("qkv_bias", "o_bias", "mlp_bias"), bool(c.get("bias"))),
     }
 
 
