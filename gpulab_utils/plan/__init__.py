@@ -7,7 +7,7 @@ import sys
 import types
 
 from gpulab_utils.plan.advice import cheapest_change
-from gpulab_utils.plan.decode import Decode, decode
+from gpulab_utils.plan.decode import Decode, decode, prefill_s
 from gpulab_utils.plan.formats import Format, format_of
 from gpulab_utils.plan.planner import MODES, Plan, coefficients, plan
 
@@ -21,6 +21,7 @@ __all__ = [
     "decode",
     "format_of",
     "plan",
+    "prefill_s",
 ]
 
 

@@ -85,6 +85,23 @@ def decode(
     return Decode(weights_read + kv, kv, (weights_read + kv) / rate, estimate_s, batch)
 
 
+def prefill_s(
+    model: str | Shape, card: str | Card, tokens: int, dtype: str = "fp16", batch: int = 1
+) -> float:
+    """The least seconds for a prompt: its FLOP over the card's dense rate in `dtype`.
+
+    A position looks back on half the prompt in the mean.
+
+    >>> round(prefill_s("llama-2-7b", "rtx-3080-ti", 1024), 3)  # 13.8e12 / 68.2e12
+    0.202
+    """
+    if tokens < 1:
+        raise ValueError(f"tokens must be positive, got {tokens}")
+    shape = MODELS[model] if isinstance(model, str) else model
+    card = CARDS[card] if isinstance(card, str) else card
+    return batch * tokens * shape.flop_per_token(tokens // 2) / card.rate(dtype)
+
+
 def mean_context(row: dict) -> float:
     """Positions that an average step of the row looks back on."""
     n, meaning = row.get("context") or 0, row.get("context_meaning") or ""
