@@ -22,7 +22,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 ORDER = [
     *["units", "tables", "cards", "configs", "models", "roofline", "plan"],
     *["device", "progress", "reveal", "timing", "memory", "standin", "load"],
-    *["chase", "probes", "layer_ops"],
+    *["chase", "probes", "host", "layer_ops"],
     *["kernels", "fourbit", "decoder", "oracle", "real13b", "results", "claims", "plots"],
     *["doctor", "recorder", "listing", "cli"],
 ]
