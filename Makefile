@@ -36,7 +36,7 @@ record: $(if $(PY),,$(READY))  # PY=python3: that Python as it is, nothing insta
 	$(or $(PY),$(BIN)/python) -m gpulab_utils record $(NAME)
 
 planner-check: $(READY)
-	$(BIN)/pytest -m long tests -k planner
+	$(BIN)/python tests/planner_check.py 200 gpulab_utils/data/planner_check.json
 
 serve: book
 	$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html 8000
@@ -56,7 +56,7 @@ $(READY): requirements.txt requirements-nodeps.txt pyproject.toml
 	touch $@
 
 PIN = $$(grep '^torch==' requirements.txt)
-FROM_INDEX = $(BIN)/pip --retries 0 --timeout 3 install --no-deps $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) $(PIN)
+FROM_INDEX = $(BIN)/pip --retries 1 --timeout 5 install --no-deps $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) $(PIN)
 SUITS = import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 
 .venv/bin/pip:
