@@ -19,12 +19,16 @@ import pytest
 from test_browser import DESK, PHONE, browser, show  # noqa: F401
 
 SETTINGS = 600
+WINDOWS = sorted({s.window for s in MODELS.values() if s.window})
+EDGES = [edge for w in WINDOWS for edge in (w - 1, w)]
 SPEED = ("bound_s", "estimate_s", "bytes")
 LARGEST = 1 << 53  # beyond it a float no longer holds every whole number
 
 
 def drawn(n: int, names: list[str]) -> list[dict]:
-    """Random settings: every card, model, mode and format has its chance."""
+    """Random settings: every card, model, mode and format has its chance, each window's
+    edge too.
+    """
     draw = random.Random(20)
     made = []
     for _ in range(n):
@@ -35,7 +39,7 @@ def drawn(n: int, names: list[str]) -> list[dict]:
             "model": draw.choice(names),
             "mode": mode,
             "weights": draw.choice(list(MODES[mode])),
-            "context": int(2 ** draw.uniform(0, 17)),
+            "context": draw.choice([*[int(2 ** draw.uniform(0, 17))] * 20, *EDGES]),
             "batch": draw.choice([1, 1, 1, 2, 3, 8, draw.randint(1, 200)]),
             "desktop": draw.random() < 0.5,
             "checkpointing": draw.random() < 0.5,
