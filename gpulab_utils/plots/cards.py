@@ -14,12 +14,13 @@ def promised_and_reached(runs: list):
     for i, run in enumerate(runs):
         for row in rows_of(run, "core"):
             bar = ax.barh([run.label], [row["reached"] / 1e9], color=LINES[0]["color"])
-            ax.bar_label(bar, fmt="%.0f reached in a matmul", padding=4)
+            words = "%.0f reached in a matmul"
+            ax.bar_label(bar, fmt=words, label_type="center", color="white")
             if row["promised"]:
                 at = row["promised"] / 1e9
                 told = None if i else "promised: clock x width, or the sheet"
                 ax.plot([at, at], [i - 0.4, i + 0.4], color=LINES[1]["color"], label=told)
-    ax.margins(x=0.6, y=0.3)
+    ax.margins(x=0.4, y=0.3)
     ax.set_xlim(0, None)
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), frameon=False)
     return fig
@@ -59,7 +60,8 @@ def time_against_room(runs: list):
     fig, ax = figure("layers that fit", "time of a token, all resident = 1")
     for line, run in zip(LINES, runs, strict=False):
         rows = rows_of(run, "room")
-        took = [r["took_s"] / r["all_s"] for r in rows]
+        (resident,) = (r["took_s"] for r in rows if r["room"] == r["layers"])
+        took = [r["took_s"] / resident for r in rows]
         ax.plot([r["room"] for r in rows], took, label=run.label, **line)
         ax.axvline(rows[0]["layers"], color=MUTED, linewidth=1)
     ax.set_ylim(0, None)

@@ -55,7 +55,7 @@ FAULTS = [
     (
         "slot.copy_(away[k])",
         "slot.copy_(away[0])",
-        "assert torch.equal(token(layers), token(layers // 4))",
+        "assert torch.allclose(",
     ),
     (
         '"fetched_bytes": max(0, layers - k)',
