@@ -24,6 +24,15 @@ def test_at_least_what_the_book_names():
 
 
 @pytest.mark.parametrize("name", ROWS)
+def test_a_shape_says_what_was_opened(name):
+    # read: the publisher's own config.json; second hand: a copy that others keep of it
+    row = ROWS[name]
+    assert row["source_status"] in ("read", "second hand", "recalled")
+    assert row["source"].strip()
+    assert (", copied in " in row["source"]) <= (row["source_status"] == "second hand")
+
+
+@pytest.mark.parametrize("name", ROWS)
 def test_params_agree_with_the_published_total(name):
     assert MODELS[name].params == ROWS[name]["params"]
 
