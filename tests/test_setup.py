@@ -18,10 +18,10 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parent.parent
 LOCK, NODEPS = ROOT / "requirements.txt", ROOT / "requirements-nodeps.txt"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-# A module may import only those that stand before it (DESIGN's list, with its helpers).
+# A module may import only those that stand before it.
 ORDER = [
     *["units", "tables", "cards", "configs", "models", "roofline", "plan"],
-    *["device", "progress", "reveal", "timing", "memory", "standin", "load"],
+    *["device", "progress", "reveal", "timing", "process", "memory", "standin", "load"],
     *["chase", "probes", "host", "layer_ops"],
     *["kernels", "fourbit", "decoder", "oracle", "real13b", "results", "claims", "plots"],
     *["doctor", "recorder", "listing", "cli"],
