@@ -157,9 +157,9 @@ assert hold.lies_in(0.4, 2.5) is not False, hold
 claims.check("A-1.1", read.lies_in(4, 16), {"read": read, "hold": hold})
 
 # %% [markdown]
-# Capacity is a door: half the memory that is needed runs nothing, twice as much runs nothing
-# sooner. Arithmetic is a slope: twice the work takes twice the time. No measure against the
-# one helps against the other.
+# Capacity is a door: under half of what is needed nothing ran, under the need itself and under
+# twice of it all of it. Arithmetic is a slope: twice the work takes twice the time. Bytes open
+# the one, FLOP/s flatten the other.
 
 # %% tags=["nbval-ignore-output"]
 assert fits in ([False, True, True], [None, None, None]), fits
@@ -252,6 +252,8 @@ a, b, c = (torch.ones(n, device=here.device) for _ in range(3))  # [n]
 square = torch.randn(side, side, device=here.device)  # [side, side]
 per_flop = 2 * side**3 / n  # times slow.value: seconds per FLOP, add : matmul
 slow = compare(lambda: torch.add(a, b, out=c), lambda: square @ square)
+dearer = {"kind": "per_flop", "times": slow.value * per_flop}
+results.record(LAB, [dearer])
 
 # %% [markdown]
 # ### See
@@ -267,17 +269,19 @@ _ = plots.rate_against_intensity(results.shown(LAB, [roof, *rows]))
 
 # %% [markdown]
 # Both tests, then predicted against measured: the last column is how many times its floor an
-# operation took.
+# operation took. Below it, the addition.
 
 # %% mystnb={"image": {"alt": "Growth with twice the arithmetic for each operation, near one or near two, and gain from cached weights"}} tags=["nbval-ignore-output"]
 _ = plots.growth_by_op(results.shown(LAB, rows))
-for run in results.shown(LAB, rows):
+for run in results.shown(LAB, [*rows, dearer]):
     print(run.label)
     for r in (r for r in run.rows if r["kind"] == "op"):
         took_ms, times = 1e3 * r["took_s"], r["took_s"] / r["least_s"]
         print(
             f"{r['name']:24} {r['wall']:8} {1e3 * r['least_s']:7.2f} ms, {took_ms:7.2f} ms: {times:.1f}"
         )
+    for r in (r for r in run.rows if r["kind"] == "per_flop"):
+        print(f"a FLOP of an addition: {r['times']:.0f} times one of a matmul")
 
 # %% [markdown]
 # ### Explain
@@ -492,8 +496,8 @@ _ = plots.speed_by_threads(results.shown(LAB, rows))
 # ### Explain
 #
 # Parallel capability (article A's third "bottleneck") is a gain, and it needs work to do at
-# the same time: sixteen tokens cost little more than one, until the ridge; past it each
-# doubling doubles the time.
+# the same time: sixteen tokens cost far less than sixteen times one. Well past the ridge
+# nothing is left to gain: a doubling about doubles the time.
 
 # %% tags=["nbval-ignore-output"]
 assert dear.lies_in(1.4, 2.8) is not False, dear
