@@ -169,7 +169,7 @@ for run in results.shown(LAB, rows):
 # AMD card is called "cuda" in torch: the name says which functions are called, not which chip.
 
 # %%
-several = all(len(kinds) > 1 for kinds in spans.values())
+several = min(len(spans.get(name, ())) for name in ("CUDA", "ROCm")) > 1
 no_binary = max(len(there) for there in reach.values()) < len(chips)
 one_name = known("cuda") and not known("rocm")
 claims.check("B-2.1a", several and no_binary and one_name, {"spans": spans, "reach": reach})
@@ -257,7 +257,7 @@ for r, told in said:
     print(f"{r['id']:20}{r['card'] or '':22}predicted {told!s:6}it ran: {r['runs']}")
 
 # %% [markdown]
-# And here? Where the rule says no, the call must fail, with the error that belongs to it.
+# And here? Where the rule says yes the call must run, where it says no it must fail.
 
 # %% tags=["nbval-ignore-output"]
 facts = doctor.examine().facts
@@ -288,7 +288,8 @@ _ = plots.platform.code_by_wheel(coverage())
 # %% tags=["nbval-ignore-output"]
 judged = [(told, r["runs"]) for r, told in said if told is not None]
 right = sum(told == happened for told, happened in judged)
-as_told = right == len(judged) > 15 and len(set(judged)) == 2 and expected == ran
+as_told = right == len(judged) > 15 and len(set(judged)) == 2
+as_told = as_told and (expected == ran or fits[:1] == [None])  # of PTX alone we say nothing
 claims.check("B-2.4", as_told, {"right": right, "of": len(judged), "here": rows})
 
 # %% [markdown]
@@ -455,6 +456,7 @@ with Listed(), FlopCounterMode(display=False) as counter:
     step()
 unknown = [op for op in ops if kind_of(op) is None]
 assert not unknown, unknown
+assert any("_backward" in op for op in ops)
 flop_kinds = {kind_of(str(op).split(".")[-1]) for op in counter.get_flop_counts()["Global"]}
 
 # %% [markdown]
@@ -513,9 +515,11 @@ for run in results.shown(LAB, rows):
 # %% [markdown]
 # ### Explain
 #
-# Every FLOP that was counted is in a matrix product, the work of Tensor Cores; the rest are sums,
-# element-wise steps and moves. No operation of torch tests a ray against anything. And the two
-# cards at the top have not one RT core.
+# The step is matrix products, the work of Tensor Cores, and sums, element-wise steps and moves
+# (torch's counter of FLOP knows products, attention and convolutions alone, and met none of the
+# last). No operation of torch tests a ray against anything. Among the seven cards with RT cores,
+# more of them do go with more tokens: a larger chip has more of everything. The two at the top
+# have not one.
 
 # %% tags=["nbval-ignore-output"]
 best = sorted(zip(speed, cores, strict=True))[-2:]

@@ -12,6 +12,7 @@ FAULTS = [
         "for chip in chips]",
         'claims.check("B-2.1a"',
     ),
+    ('card.row["gfx_target"]}', "None}", 'claims.check("B-2.1a"'),  # no AMD card at all
     # nobody takes the advice
     ("follow(facts) for name", "(facts,) for name", "assert levels <="),
     # the driver rule turned round, PTX taken for code, a card expected where none is
@@ -58,6 +59,12 @@ FAULTS = [
     ),
     # an operation that nobody classed
     ("exp log silu sigmoid", "exp log sigmoid", "assert not unknown"),
+    # a step that is only half of one
+    (
+        "loss.backward()\n    learner",
+        "loss\n    learner",
+        'assert any("_backward" in op',
+    ),
     # additions taken for rays, RT cores counted where there are none
     ('WORDS = {"ray", ', 'WORDS = {"add", ', 'claims.check("B-2.2b"'),
     (
