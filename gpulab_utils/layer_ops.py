@@ -5,6 +5,7 @@ bytes_moved  weights and inputs read, outputs written, each once
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 
@@ -51,15 +52,18 @@ class Op:
 def linears(model: str, dtype: str, layers: int) -> dict[str, list]:
     """Weights [outputs, inputs] by name, `layers` of each, `head` once.
 
-    SmolLM2's own on a CPU, random ones of the same shape elsewhere: a time depends on their
-    number, not on their values. Raises `ValueError` for more layers than there are.
+    SmolLM2's own on a CPU that has its file, random ones of the same shape elsewhere: a
+    time depends on their number, not on their values. Raises `ValueError` for more layers
+    than there are.
     """
     shape = MODELS[model]
     if not 0 < layers <= shape.layers:
         raise ValueError(f"layers must be 1 to {shape.layers}, got {layers}")
     here = device.here()
-    own = model == REAL and not here.is_gpu and not here.tiny
-    return _own(dtype, layers) if own else _random(shape, dtype, layers)
+    if model == REAL and not here.is_gpu and not here.tiny:
+        with suppress(load.MissingInput):
+            return _own(dtype, layers)
+    return _random(shape, dtype, layers)
 
 
 def linear(name: str, weights: list, rows: int) -> Op:

@@ -107,7 +107,13 @@ def _converted(gguf: Path) -> Path:
     kept = cache_folder() / f"smollm2-135m-{key}"
     if (kept / "model.safetensors").exists():
         return kept
-    kept.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(
+            f"cannot keep a decoded model in {kept.parent} ({error.strerror}); "
+            "set GPULAB_CACHE to a folder that can be written"
+        ) from error
     free = shutil.disk_usage(kept.parent).free
     if free < 1.1 * _CONVERTED_BYTES:
         raise OSError(

@@ -104,7 +104,9 @@ my_guess = None  # (held : part, part : alone)
 # ### Run
 
 # %% tags=["nbval-ignore-output"]
-here, n = device.here(), pick(cpu=2**27, gpu=2**28, tiny=2**16)
+here = device.here()
+past_cache = min(max(2**27, 4 * here.cache_bytes), 2**29)  # an eighth is twice the cache
+n = pick(cpu=past_cache, gpu=2**28, tiny=2**16)
 held = torch.ones(n, device=here.device)  # [n] float32
 part = held[: n // 8]  # [n / 8], a view
 alone = part.clone()  # [n / 8], its own memory
@@ -504,7 +506,7 @@ assert dear.lies_in(1.4, 2.8) is not False, dear
 claims.check("A-1.3", free.lies_in(0.5, 6), {"free": free, "dear": dear})
 
 # %% [markdown]
-# "The card's performance directly determines the speed" (article B): where the card is the
+# "The card's performance directly affects the speed" (article B): where the card is the
 # wall. What its caller cannot issue fast enough, no card speeds up. The check reads the
 # calling thread's own time, which halves where the other thread does half: the host's clock
 # (hollow in the figure) says the same only on a machine that does nothing else.

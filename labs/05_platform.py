@@ -388,9 +388,9 @@ claims.check("B-2.1b", by_chip, {"missing": missing, "sets": len(sets)})
 #
 # ### Predict
 #
-# Article B: the performance of "Tensor Cores, RT Cores and other cores" decides the speed of
+# Article B: the performance of "Tensor Cores, RT Cores and other cores" directly affects the speed of
 # large models. RT cores test rays against boxes and triangles. A chip for graphics has one in
-# each multiprocessor (SM); chips made for computing have none.
+# each multiprocessor (SM); A100 and H100 have none.
 
 # %%
 my_guess = None  # rank correlation of RT cores with tokens/s, from -1 to 1

@@ -66,6 +66,13 @@ def test_a_full_disk_is_told_before_decoding(monkeypatch, tmp_path):
         load.language_model()
 
 
+def test_an_unwritable_cache_names_the_way_out(monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("GPULAB_CACHE", str(tmp_path / "file"))
+    with pytest.raises(OSError, match=r"cannot keep .*GPULAB_CACHE"):
+        load.language_model()
+
+
 @pytest.mark.parametrize(("split", "n"), [("dev", 1), ("test", 0), ("test", 10**9)])
 def test_refusals_name_the_value(smollm2, split, n):
     with pytest.raises(
