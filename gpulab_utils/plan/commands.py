@@ -17,32 +17,35 @@ SHAPE_FLAGS = ("hidden", "layers", "heads", "kv_heads", "head_dim", "intermediat
 
 def add_commands(subparsers) -> None:
     """Register the planner's commands; each sets `run`."""
-    models = subparsers.add_parser("models", help="model shapes: parameters, KV bytes")
-    models.add_argument("names", nargs="*", metavar="NAME")
-    models.add_argument("--json", action="store_true")
-    models.set_defaults(run=show_models)
+    models = _add(subparsers, "models", show_models, "model shapes: parameters, KV bytes")
+    models.add_argument("names", nargs="*", metavar="NAME", help="some of them; all")
     _add_plan(subparsers)
-    check = subparsers.add_parser("validate", help="predict the rows of a JSONL file")
-    check.add_argument("rows", metavar="ROWS.jsonl")
-    check.add_argument("--json", action="store_true")
-    check.set_defaults(run=show_validation)
+    check = _add(
+        subparsers, "validate", show_validation, "predict the rows of a JSONL file"
+    )
+    check.add_argument("rows", metavar="ROWS.jsonl", help="in the format of published/")
+
+
+def _add(subparsers, name: str, run, about: str) -> argparse.ArgumentParser:
+    command = subparsers.add_parser(name, help=about, description=f"{name}: {about}.")
+    command.add_argument("--json", action="store_true", help="machine-readable")
+    command.set_defaults(run=run)
+    return command
 
 
 def _add_plan(subparsers) -> None:
-    p = subparsers.add_parser("plan", help="will it fit, and how fast can it be?")
+    p = _add(subparsers, "plan", show_plan, "will it fit, and how fast can it be?")
     p.add_argument("model", nargs="?", help="a name, or a path to a config.json")
-    p.add_argument("--mode", default="inference", choices=MODES)
-    p.add_argument("--weights", default="bf16")
-    p.add_argument("--batch", type=int, default=1)
-    p.add_argument("--seq", type=int, default=2048)
+    p.add_argument("--mode", default="inference", choices=MODES, help="(inference)")
+    p.add_argument("--weights", default="bf16", help="bf16, int8, nf4, int4-g128, … (bf16)")
+    p.add_argument("--batch", type=int, default=1, help="sequences at once (1)")
+    p.add_argument("--seq", type=int, default=2048, help="tokens of each sequence (2048)")
     p.add_argument("--card", action="append", help="a card's id; again for more")
     p.add_argument("--headless", action="store_true", help="no desktop on the card")
-    p.add_argument("--checkpointing", action="store_true")
+    p.add_argument("--checkpointing", action="store_true", help="recompute activations")
     p.add_argument("--eager", action="store_true", help="attention as tensors")
     for flag in SHAPE_FLAGS:
-        p.add_argument("--" + flag.replace("_", "-"), type=int)
-    p.add_argument("--json", action="store_true")
-    p.set_defaults(run=show_plan)
+        p.add_argument("--" + flag.replace("_", "-"), type=int, help="of a free shape")
 
 
 def show_models(args) -> int:
@@ -62,6 +65,8 @@ def show_models(args) -> int:
             f"{r['name']:20} {r['params']:16,} {r['layers']:6} {r['hidden']:6} "
             f"{r['kv_bytes_per_token']:10,}"
         )
+        if args.names:
+            print(f"  source: {r['source']}")
     return 0
 
 
@@ -143,6 +148,3 @@ def show_validation(args) -> int:
         print(f"{row['id'][:48]:48} {told}")
     print(result["summary"])
     return 0
-
-
-__all__ = ["add_commands", "argparse"]
