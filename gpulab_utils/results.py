@@ -161,13 +161,17 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    asked = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    """The commit, "-dirty" where package or labs differ from it."""
+    git = ["git", "-C", str(Path(__file__).parent.parent)]
+    changed = [*git, "status", "--porcelain", "--", "gpulab_utils", "labs/*.py"]
     try:
-        return subprocess.run(
-            asked, capture_output=True, text=True, check=True
-        ).stdout.strip()
+        head, changes = (
+            subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+            for asked in ([*git, "rev-parse", "--short=10", "HEAD"], changed)
+        )
     except (OSError, subprocess.CalledProcessError):
         return None
+    return f"{head}-dirty" if changes else head
 
 
 def _driver() -> str | None:
