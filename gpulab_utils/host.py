@@ -9,11 +9,16 @@ lanes a cycle: 16 with AVX-512, 8 with AVX2. Zen 4 sends 512 bits through units 
 Source: A. Yee, "Zen5's AVX512 Teardown", numberworld.org, 2024.
 """
 
+import math
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from gpulab_utils import device
 from gpulab_utils.probes import seconds
+from gpulab_utils.timing import Ratio, compare
 
 ROUNDS, CYCLES = 20_000, 6  # three shifts and three exclusive ors, each waits for the last
 
@@ -83,3 +88,35 @@ def _chain() -> Callable:
         return x
 
     return chain
+
+
+def second_core(job: Callable, *, budget_s: float = 1.0) -> Ratio:
+    """How many times as long the calling thread is busy with `job()` alone as with a second.
+
+    Where the second thread did less than a third of the work, no core was free for it: then
+    `aa` is infinite, and the ratio is not judged. Half a GPU cannot be switched off: there
+    twice the work stands for one thread.
+
+    >>> second_core(lambda: None, budget_s=0.01).lies_in(1.4, 2.8) is None
+    True
+    """
+    import torch
+
+    if device.here().is_gpu:
+        return compare(lambda: (job(), job()), job, budget_s=budget_s)
+    own, all_threads = [0.0], [1e-12]
+
+    def alone():
+        torch.set_num_threads(1)
+        job()
+
+    def shared():
+        torch.set_num_threads(2)
+        mine, ours = time.thread_time(), time.process_time()
+        job()
+        own.append(time.thread_time() - mine)
+        all_threads.append(time.process_time() - ours)
+
+    ratio = compare(alone, shared, budget_s=budget_s)
+    idle = sum(own) > 2 / 3 * sum(all_threads)
+    return replace(ratio, aa=math.inf) if idle else ratio

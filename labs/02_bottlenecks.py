@@ -62,6 +62,7 @@ from gpulab_utils import (
     ridge,
 )
 from gpulab_utils.chase import chase, cycle, stream
+from gpulab_utils.host import second_core
 from gpulab_utils.layer_ops import add, attention, linear, linears, rows_past
 from gpulab_utils.probes import fits_under, machine, seconds
 from gpulab_utils.progress import progress
@@ -475,7 +476,7 @@ def on(threads, job):
     return run
 
 
-gain = compare(on(1, matmul), on(two, matmul))
+gain = second_core(matmul)
 none = compare(on(1, calls), on(two, calls))
 
 # %% tags=["nbval-ignore-output"]

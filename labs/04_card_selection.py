@@ -131,7 +131,7 @@ my_guess = None  # GFLOP/s
 here = device.here()
 own = Gpu(here.name, "NVIDIA", here.mem_bytes).card if here.is_gpu else None
 assert own is None or 0.9 < here.mem_bytes / own.mem_bytes <= 1, (here.name, own)
-side, two = pick(cpu=768, gpu=8192, tiny=16), pick(cpu=2, gpu=2, tiny=1)
+side = pick(cpu=768, gpu=8192, tiny=16)
 square = torch.randn(side, side, device=here.device)  # [side, side]
 promised = own and own.rate("fp32") if here.is_gpu else host.flop_per_s()
 
@@ -143,20 +143,9 @@ promised = own and own.rate("fp32") if here.is_gpu else host.flop_per_s()
 
 
 # %% tags=["nbval-ignore-output"]
-def on(threads, job):
-    """The job with that many threads; on a GPU, twice with one and once with two."""
-
-    def run():
-        torch.set_num_threads(threads)
-        for _ in range(2 if here.is_gpu and threads == 1 else 1):
-            job()
-
-    return run
-
-
-more = compare(on(1, lambda: square @ square), on(two, lambda: square @ square))
+more = host.second_core(lambda: square @ square)
 held = torch.ones(pick(cpu=2**25, gpu=2**28, tiny=2**8), device=here.device)  # [n] float32
-reads = compare(on(1, held.sum), on(two, held.sum))
+reads = host.second_core(held.sum)
 
 # %% tags=["nbval-ignore-output"]
 reached = 2 * side**3 / seconds(lambda: square @ square)

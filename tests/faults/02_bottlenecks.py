@@ -44,7 +44,7 @@ FAULTS = [
         "Ratio(16, aa=1)",
         "free.lies_in(0.5, 6)",
     ),
-    ("compare(on(1, matmul), on(two, matmul))", "Ratio(1, aa=1)", "gain.lies_in(1.4, 2.8)"),
+    ("gain = second_core(matmul)", "gain = Ratio(1, aa=1)", "gain.lies_in(1.4, 2.8)"),
     ("compare(on(1, calls), on(two, calls))", "Ratio(2, aa=1)", "none.lies_in(0.7, 1.4)"),
     # Your turn
     ("my_ms = None", "my_ms = 8", "my_ms is None or"),

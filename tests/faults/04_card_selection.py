@@ -36,7 +36,7 @@ FAULTS = [
         'assert a100.rate("fp16") >',
     ),
     (
-        "compare(on(1, lambda: square @ square), on(two, lambda: square @ square))",
+        "host.second_core(lambda: square @ square)",
         "Ratio(1, aa=1)",
         'claims.check("A-2.2"',
     ),
