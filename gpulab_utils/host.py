@@ -91,7 +91,7 @@ def _chain() -> Callable:
 
 
 def second_core(job: Callable, *, budget_s: float = 1.0) -> Ratio:
-    """How many times as long the calling thread is busy with `job()` alone as with a second.
+    """How many times as long `job()` keeps the calling thread busy alone as with another.
 
     Where the second thread did less than a third of the work, no core was free for it: then
     `aa` is infinite, and the ratio is not judged. Half a GPU cannot be switched off: there
