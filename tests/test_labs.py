@@ -136,7 +136,7 @@ def test_what_varies_is_not_compared(cells):
 
 def test_five_cells_are_compared(cells):
     compared = [c for c in cells if c.cell_type == "code" and c.outputs and not ignored(c)]
-    assert len(compared) >= 5, [c.source for c in compared]
+    assert len(compared) >= 5, f"untagged cells that print: {[c.source for c in compared]}"
 
 
 def test_outputs_are_stored_clean(cells):
@@ -207,4 +207,6 @@ def test_every_check_has_a_fault(lab, text):
     expected = [want for _, _, want in faults(lab.stem)]
     for check in checks(text):
         flat = "".join(check.split())
-        assert any("".join(want.split()) in flat for want in expected), check
+        assert any("".join(want.split()) in flat for want in expected), (
+            f"tests/faults/{lab.stem}.py lacks a fault that makes this fail: {check}"
+        )
