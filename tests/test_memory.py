@@ -35,6 +35,14 @@ def test_rss_follows_an_allocation():
     assert memory.rss_bytes() - before == pytest.approx(kept.nbytes, rel=0.1)
 
 
+def test_growth_shows_after_much_was_freed():
+    """Decoding a model leaves free heap behind, which once hid what a lab held next."""
+    blocks = [bytearray(100_000) for _ in range(5_000)]
+    del blocks[:-1]
+    kept, grown = memory.growth(lambda: [bytearray(100_000) for _ in range(1_000)])
+    assert grown == pytest.approx(sum(map(len, kept)), rel=0.1)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="wait4 is POSIX")
 def test_peak_rss_of_a_subprocess():
     def peak(code):
