@@ -1,4 +1,4 @@
-"""Latency and bandwidth of a road: a line through times, seconds = latency + bytes / rate."""
+"""Latency and bandwidth of a road: the line seconds = latency + bytes / rate."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
