@@ -81,7 +81,7 @@ part = x[: len(x) // 8]  # [n / 8], a view
 assert x.nbytes == 8 * part.nbytes
 
 # %% tags=["nbval-ignore-output"]
-# A figure draws the rows of its kind, here "hold", and stays empty where there are none.
+# A figure draws the rows of its kind, here "hold", and refuses where there are none.
 rows = [
     {"kind": "hold", "bytes_read": y.nbytes, "wall_s": bench(y.sum).wall_s}
     for y in (part, x)

@@ -54,6 +54,14 @@ def keep_outputs(new: nbformat.NotebookNode, old: nbformat.NotebookNode) -> None
             cell.outputs = before.outputs
 
 
+def undrawn(notebook: nbformat.NotebookNode) -> None:
+    """Stop where a figure failed while being drawn: its cell passes all the same."""
+    for cell in (c for c in notebook.cells if c.metadata.get("mystnb", {}).get("image")):
+        if not any("image/png" in o.get("data", {}) for o in cell.outputs):
+            told = [o.get("text", o.output_type) for o in cell.outputs]
+            sys.exit(f"no figure came out of this cell:\n{cell.source}\n{told}")
+
+
 def make(slug: str) -> Path:
     """Run lab `slug` from top to bottom and write its pair."""
     if not (LABS / f"{slug}.py").exists():
@@ -63,6 +71,7 @@ def make(slug: str) -> Path:
     notebook = fresh(slug)
     client = NotebookClient(notebook, timeout=600, record_timing=False)
     client.execute(cwd=LABS, env=os.environ | QUIET)
+    undrawn(notebook)
     notebook.metadata.pop("language_info", None)
     if path.exists():
         keep_outputs(notebook, nbformat.read(path, as_version=4))

@@ -77,6 +77,25 @@ def figure(
     return fig, ax
 
 
+def rows_of(run, kind: str) -> list[dict]:
+    """The rows of one kind, in the order in which they were recorded."""
+    return [row for row in run.rows if row.get("kind") == kind]
+
+
+def of_kind(runs: list, kind: str) -> list[tuple[str, list[dict]]]:
+    """(device, rows of that kind) of the runs that have any; `ValueError` if none has.
+
+    >>> from types import SimpleNamespace as Run
+    >>> of_kind([Run(label="a CPU", rows=[{"kind": "hold"}, {"kind": "read"}])], "hold")
+    [('a CPU', [{'kind': 'hold'}])]
+    """
+    found = [(run.label, rows_of(run, kind)) for run in runs]
+    if not any(rows for _, rows in found):
+        seen = sorted({str(r.get("kind")) for run in runs for r in run.rows})
+        raise ValueError(f"no row of kind {kind!r} to draw, there are {seen}")
+    return [(label, rows) for label, rows in found if rows]
+
+
 def legend(ax) -> None:
     """The legend, outside the data where there is much of it."""
     _, labels = ax.get_legend_handles_labels()

@@ -1,11 +1,6 @@
 """Figures of chapter 04: what sheets promise, what ranks cards, what an upgrade gives."""
 
-from gpulab_utils.plots.base import LINES, MUTED, figure, legend
-
-
-def rows_of(run, kind: str) -> list[dict]:
-    """The rows of one kind, in the order in which they were recorded."""
-    return [row for row in run.rows if row.get("kind") == kind]
+from gpulab_utils.plots.base import LINES, MUTED, figure, legend, rows_of
 
 
 def promised_and_reached(runs: list):

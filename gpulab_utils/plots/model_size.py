@@ -1,12 +1,7 @@
 """Figures of chapter 01: bytes a number, bytes a parameter, time a pass."""
 
-from gpulab_utils.plots.base import LINES, MUTED, figure, legend
+from gpulab_utils.plots.base import LINES, MUTED, figure, legend, rows_of
 from gpulab_utils.units import BYTES, GB, GIB, MB
-
-
-def rows_of(run, kind: str) -> list[dict]:
-    """The rows of one kind, in the order in which they were recorded."""
-    return [row for row in run.rows if row["kind"] == kind]
 
 
 def bytes_held(runs: list):

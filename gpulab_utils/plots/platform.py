@@ -4,7 +4,7 @@ import re
 
 from gpulab_utils import tables
 from gpulab_utils.cards import CARDS, Card
-from gpulab_utils.plots.base import LINES, figure, legend
+from gpulab_utils.plots.base import LINES, figure, legend, rows_of
 
 #: Chips for graphics, one RT core in each SM; the others are for computing, or older.
 #: Source: NVIDIA, Turing, Ampere, Ada and Blackwell architecture documents.
@@ -104,7 +104,7 @@ def time_of_products(runs: list):
     ticks = []
     for line, run in zip(LINES, runs, strict=False):
         style = {"color": line["color"], "marker": line["marker"], "linestyle": "none"}
-        for row in (row for row in run.rows if row["kind"] == "product"):
+        for row in rows_of(run, "product"):
             ms, at = 1e3 * row["wall_s"], len(ticks)
             ax.plot([ms], [at], label=None if at % 3 else run.label, **style)
             ax.text(ms, at, f"   {ms:,.2f}", va="center")

@@ -3,13 +3,7 @@
 Each takes recordings and draws the rows of one `kind`.
 """
 
-from gpulab_utils.plots.base import LINES, MUTED, figure, legend
-
-
-def of_kind(runs: list, kind: str) -> list[tuple[str, list[dict]]]:
-    """(device, rows of that kind) of the runs that have any."""
-    found = [(run.label, [r for r in run.rows if r.get("kind") == kind]) for run in runs]
-    return [(label, rows) for label, rows in found if rows]
+from gpulab_utils.plots.base import LINES, MUTED, figure, legend, of_kind
 
 
 def time_against_bytes(runs: list):
