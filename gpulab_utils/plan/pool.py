@@ -13,13 +13,13 @@ from gpulab_utils.models import Shape
 from gpulab_utils.plan.formats import Format
 
 KIB, MIB = 1 << 10, 1 << 20
-SMALL, MIN_LARGE = MIB, 10 * MIB
+MIN_BLOCK, SMALL, MIN_LARGE = 512, MIB, 10 * MIB
 SMALL_SEGMENT, MIDDLE_SEGMENT, ROUND_LARGE = 2 * MIB, 20 * MIB, 2 * MIB
 
 
 def rounded(size: int) -> int:
     """Bytes that a request takes at least."""
-    return max(512, -(-size // 512) * 512)
+    return max(MIN_BLOCK, -(-size // MIN_BLOCK) * MIN_BLOCK)
 
 
 def segment_size(size: int) -> int:
@@ -57,6 +57,27 @@ class Block:
         self.size, self.small, self.free = size, small, True
         self.before = self.after = None
 
+    def cut(self, size: int) -> "Block":
+        """Keep the first `size` bytes; the rest is a block of its own behind them."""
+        rest = type(self)(self.size - size, self.small)
+        self.size = size
+        rest.before, rest.after, self.after = self, self.after, rest
+        if rest.after:
+            rest.after.before = rest
+        return rest
+
+    def absorb(self, near: "Block") -> None:
+        """Take in the neighbour `near`."""
+        self.size += near.size
+        if near is self.before:
+            self.before = near.before
+            if self.before:
+                self.before.after = self
+        else:
+            self.after = near.after
+            if self.after:
+                self.after.before = self
+
 
 class Pool:
     """Allocate and free by key; `allocated` and `reserved` and their peaks, in bytes.
@@ -77,13 +98,17 @@ class Pool:
         size = rounded(int(size))
         small = size <= SMALL
         block = self._find(size, small) or self._grow(size, small)
-        left = block.size - size
-        if left >= 512 if small else left > SMALL:
-            self._split(block, size)
+        if self._splits(block, size):
+            self._put(block.cut(size))
         block.free = False
         self.taken[key] = block
         self.allocated += block.size
         self.peak_allocated = max(self.peak_allocated, self.allocated)
+
+    def release(self, key) -> None:
+        block = self.taken.pop(key)
+        self.allocated -= block.size
+        self._free(block)
 
     def _find(self, size: int, small: bool) -> Block | None:
         free = self.free[small]
@@ -92,45 +117,37 @@ class Pool:
 
     def _grow(self, size: int, small: bool) -> Block:
         block = Block(segment_size(size), small)
-        self.reserved += block.size
-        self.peak_reserved = max(self.peak_reserved, self.reserved)
+        self._reserve(block.size)
         return block
 
-    def _split(self, block: Block, size: int) -> None:
-        rest = Block(block.size - size, block.small)
-        block.size = size
-        rest.before, rest.after, block.after = block, block.after, rest
-        if rest.after:
-            rest.after.before = rest
-        self._put(rest)
+    def _reserve(self, n_bytes: int) -> None:
+        self.reserved += n_bytes
+        self.peak_reserved = max(self.peak_reserved, self.reserved)
+
+    def _splits(self, block: Block, size: int) -> bool:
+        left = block.size - size
+        return left >= MIN_BLOCK if block.small else left > SMALL
+
+    def _rank(self, block: Block) -> int:
+        """Which of two free blocks of a size goes first: here the one freed first."""
+        self.serial += 1
+        return self.serial
 
     def _put(self, block: Block) -> None:
-        self.serial += 1
-        insort(
-            self.free[block.small], (block.size, self.serial, block), key=lambda x: x[:2]
-        )
+        entry = (block.size, self._rank(block), block)
+        insort(self.free[block.small], entry, key=lambda x: x[:2])
 
-    def release(self, key) -> None:
-        block = self.taken.pop(key)
-        self.allocated -= block.size
+    def _remove(self, block: Block) -> None:
+        free = self.free[block.small]
+        i = bisect_left(free, (block.size,))
+        while free[i][2] is not block:
+            i += 1
+        del free[i]
+
+    def _free(self, block: Block) -> None:
         block.free = True
         for near in (block.before, block.after):
             if near is not None and near.free:
-                self._join(block, near)
+                self._remove(near)
+                block.absorb(near)
         self._put(block)
-
-    def _join(self, block: Block, near: Block) -> None:
-        free = self.free[near.small]
-        i = bisect_left(free, (near.size,))
-        while free[i][2] is not near:
-            i += 1
-        del free[i]
-        block.size += near.size
-        if near is block.before:
-            block.before = near.before
-            if block.before:
-                block.before.after = block
-        else:
-            block.after = near.after
-            if block.after:
-                block.after.before = block
