@@ -9,7 +9,7 @@ launch_s  host clock of the enqueue alone; None on a CPU, which has no queue
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -102,7 +102,19 @@ def compare(
     with set_torch_threads(1 if clock == "thread" else torch.get_num_threads()):
         a(), b()
         pairs = _until(0 if here.tiny else budget_s, lambda: (read(a), read(b)))
-    return Ratio(median(x / y for x, y in pairs), max(map(_aa, zip(*pairs, strict=True))))
+    return in_turns(*zip(*pairs, strict=True))
+
+
+def in_turns(xs: Sequence[float], ys: Sequence[float]) -> Ratio:
+    """How many times as long `xs` took as `ys`, which took turns: seconds, round by round.
+
+    For times that come from elsewhere, such as other processes; `compare` takes its own.
+
+    >>> in_turns([2.0] * 8, [1.0] * 8)
+    Ratio(value=2.0, aa=1.0)
+    """
+    value = median(x / y for x, y in zip(xs, ys, strict=True))
+    return Ratio(value, max(_aa(xs), _aa(ys)))
 
 
 def _cpu_walls(fn: Callable, budget_s: float) -> list[float]:
@@ -163,7 +175,7 @@ def _spread(times: list[float]) -> tuple:
     return ranked[last // 5], ranked[last - last // 5], _aa(times), len(times)
 
 
-def _aa(times: list[float]) -> float:
+def _aa(times: Sequence[float]) -> float:
     """Every second run against the others; infinite if there are too few."""
     if len(times) < 8:
         return math.inf

@@ -22,7 +22,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 ORDER = [
     *["units", "tables", "cards", "configs", "models", "roofline", "fit", "plan"],
     *["device", "progress", "reveal", "timing", "process", "memory", "standin", "load"],
-    *["compiling", "small_gpt", "ranks"],
+    *["compiling", "small_gpt", "ranks", "workers"],
     *["chase", "probes", "host", "layer_ops", "roads", "numerics", "queues", "engines"],
     *["dispatch", "batching", "jpegs", "traffic", "triton_ops"],
     *["kernels", "fourbit", "decoder", "oracle", "real13b", "results", "claims", "plots"],
