@@ -28,6 +28,8 @@ _HOME = {
     "time_against_rows": "roofline",
     "speed_by_threads": "roofline",
     "share_of_bound": "roofline",
+    "timeline": "streams",
+    "gain_against_chunks": "streams",
 }
 
 
