@@ -34,6 +34,11 @@ _HOME = {
     "images_by_workers": "loading",
     "time_by_batch": "loading",
     "time_by_start": "loading",
+    "time_against_copy": "transfer",
+    "times_by_habit": "transfer",
+    "time_by_layers_away": "transfer",
+    "slowdown_by_extra": "transfer",
+    "tokens_from_afar": "transfer",
 }
 
 

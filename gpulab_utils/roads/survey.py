@@ -1,0 +1,85 @@
+"""The roads of this machine, measured and fitted: seconds = latency + bytes / rate."""
+
+import time
+from collections.abc import Callable
+from functools import cache
+from statistics import median
+
+from gpulab_utils import device, fit
+from gpulab_utils.probes import seconds
+from gpulab_utils.progress import progress
+from gpulab_utils.roads import between, copies, pages
+from gpulab_utils.timing import bench
+
+DISK = "disk"
+COLD = 0.1  # share of a file that may still be in memory for a read to count as the disk's
+
+
+@cache
+def survey() -> list[dict]:
+    """Rows of kind "road": `road`, `bytes`, `took_s`; measured once a process, seconds."""
+    todo = [(road, n) for road in copies.names() for n in copies.sizes()]
+    rows = [_row(road, n, took(road, n)) for road, n in progress(todo, "roads")]
+    if not device.here().is_gpu:
+        cold = [_row(DISK, n, disk_seconds(n)) for n in copies.sizes()]
+        rows += [row for row in cold if row["took_s"]]
+    return rows
+
+
+def lines(rows: list[dict] | None = None) -> dict[str, fit.Line]:
+    """The line of each road in `rows`, or in `survey()`; bytes and seconds.
+
+    >>> rows = [_row("a road", n, 1e-6 + n / 1e9) for n in (10**3, 10**6, 10**9)]
+    >>> round(lines(rows)["a road"].bytes_per_s / 1e9, 3)
+    1.0
+    """
+    rows = survey() if rows is None else rows
+    roads = dict.fromkeys(r["road"] for r in rows)  # in order
+    of = {road: [r for r in rows if r["road"] == road] for road in roads}
+    return {
+        road: fit.line([r["bytes"] for r in told], [r["took_s"] for r in told])
+        for road, told in of.items()
+        if len(told) > 2
+    }
+
+
+def took(road: str, n_bytes: int) -> float:
+    """Seconds of one copy: the thread's own on a CPU, the host's where others work too."""
+    fn = copies.send(road, n_bytes)
+    if device.here().is_gpu:
+        return bench(fn, budget_s=0.1).wall_s
+    return _wall(fn) if road in between.ROADS else seconds(fn, budget_s=0.06)
+
+
+def disk_seconds(n_bytes: int, runs: int = 3) -> float | None:
+    """Seconds to read the first bytes of a file that no memory holds; None if one does."""
+    file, (target, _) = copies.place().file, next(copies.place().pairs(n_bytes))
+    walls = []
+    for _ in range(1 if device.here().tiny else runs):
+        if not cold():
+            return None
+        start = time.perf_counter()
+        copies.read(file, target)
+        walls.append(time.perf_counter() - start)
+    return median(walls)
+
+
+def cold() -> bool:
+    """Whether the file of the roads is out of memory now, after asking for that."""
+    pages.evict(copies.place().file)
+    share = pages.cached(copies.place().file)
+    return share is not None and share < COLD
+
+
+def _wall(fn: Callable) -> float:
+    fn()
+    walls, stop = [], time.perf_counter() + (0 if device.here().tiny else 0.06)
+    while len(walls) < 3 or time.perf_counter() < stop:
+        start = time.perf_counter()
+        fn()
+        walls.append(time.perf_counter() - start)
+    return sorted(walls)[len(walls) // 5]
+
+
+def _row(road: str, n_bytes: int, took_s: float | None) -> dict:
+    return {"kind": "road", "road": road, "bytes": n_bytes, "took_s": took_s}
