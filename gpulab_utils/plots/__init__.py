@@ -39,6 +39,12 @@ _HOME = {
     "time_by_layers_away": "transfer",
     "slowdown_by_extra": "transfer",
     "tokens_from_afar": "transfer",
+    "gain_against_size": "operators",
+    "calls_to_pay_back": "operators",
+    "use_of_peak": "operators",
+    "error_by_kernel": "operators",
+    "attention_bytes": "operators",
+    "attention_time": "operators",
 }
 
 
