@@ -45,6 +45,18 @@ _HOME = {
     "error_by_kernel": "operators",
     "attention_bytes": "operators",
     "attention_time": "operators",
+    "times_without_library": "libraries",
+    "times_by_layout": "libraries",
+    "time_of_all_reduce": "libraries",
+    "gain_of_two_processes": "libraries",
+    "rate_by_side": "precision",
+    "gain_of_unit": "precision",
+    "error_by_format": "precision",
+    "gradient_exponents": "precision",
+    "lost_by_scale": "precision",
+    "loss_by_recipe": "precision",
+    "bytes_of_step": "precision",
+    "gain_of_steps": "precision",
 }
 
 
