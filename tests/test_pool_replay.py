@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gpulab_utils.plan import pool, trace
 from gpulab_utils.plan.allocator import ROUNDING, Allocator
+from gpulab_utils.plan.expandable import PAGE
 from gpulab_utils.plan.pieces import OutOfMemory
 from gpulab_utils.units import KIB, MIB
 
@@ -80,6 +81,7 @@ def test_constants_are_those_of_torch():
         ("its small pool by 2 MiB", GROWING, "a=1 b=1 c=1", 3, 4, 0, 2),
         ("it is split to 512 bytes", GROWING, "a=19.5 b=20.5", 40, 40, 0, 2),
         ("neighbours of any age are joined", GROWING, "a=20 b=20 -a -b c=40", 40, 40, 0, 2),
+        ("what can grow is kept", GROWING, "a=12 b=8 c=10 -a d=9 e=30", 57, 60, 0, 3),
         ("whole pages return", GROWING, "a=30 b=30 -a !", 30, 40, 0, 2),
         ("and gaps are filled first", GROWING, "a=30 b=30 -a ! c=30", 60, 60, 0, 3),
     ],
@@ -176,6 +178,8 @@ def check(card):
             assert after.segment == block.segment
             assert after.stream == block.stream
             assert not (block.free and after.free)
+    for (_, small), gaps in getattr(card, "unmapped", {}).items():
+        assert all(g.size and g.size % PAGE[small] == 0 for g in gaps)
     stuck = sum(b.size for b in blocks if b.free and b.split)
     assert card.inactive_split == (stuck if type(card) is Allocator else 0)
 

@@ -96,12 +96,11 @@ def replay(
     (5, 20)
     """
     pool, points, counts = model(capacity, conf), [], {"alloc": 0, "unseen": 0}
-    oom, emptied = None, False
+    oom = None
     for step, entry in enumerate(entries):
         action = entry["action"]
-        if action in SHRINKS and empty_cache and not emptied:
+        if action in SHRINKS and empty_cache:
             pool.empty_cache()
-        emptied = action in SHRINKS
         try:
             _play(pool, entry, step, counts)
         except OutOfMemory as error:
