@@ -1,4 +1,4 @@
-"""What does a CUDA source say, and does it compile? Calls and names by text, then compilers.
+"""What does a CUDA source say, and does it compile? Text first, then compilers.
 
 `nvrtc` compiles kernels alone and needs a package (cuda-bindings); `nvcc` builds a whole
 program and needs NVIDIA's toolkit. Where one is missing its result says so: both return
@@ -138,8 +138,10 @@ def nvcc(source: Path, out: Path, *options: str) -> tuple[Path | None, str]:
     """(`out` or None, what nvcc said); None too where nvcc is not on the path."""
     if not has_nvcc():
         return None, "nvcc is not here: it comes with NVIDIA's CUDA toolkit"
-    command = ["nvcc", *options, "-o", str(out), str(source)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    command = ["nvcc", *options, "-o", str(out.resolve()), source.name]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, cwd=source.parent
+    )
     return (None if done.returncode else out), done.stdout + done.stderr
 
 

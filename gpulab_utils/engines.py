@@ -3,14 +3,14 @@
 h2d, d2h  copies to and from the card; with one copy engine they share it
 kernel    the SMs: kernels run together while their shares of the SMs fit
 
-An operation starts when its stream, its engine and the host are ready. Kernels beside each
-other are taken to keep their speed, and copies too: a bound, not a forecast.
+An operation starts when its stream, its engine and the host are ready; an engine serves in
+the order of issue (since Hyper-Q, capability 3.5, a card may do better). What runs beside
+something else is taken to keep its speed: a bound, not a forecast.
 Sources: NVIDIA, "CUDA C/C++ Streams and Concurrency"; CUDA programming guide, "Asynchronous
 Execution"; CUDA runtime API, "Stream synchronization behavior".
 """
 
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 ENGINES = ("h2d", "kernel", "d2h")
@@ -76,7 +76,7 @@ def chunked(
 ):
     """`n` chunks, a stream each, of stages that take so long in all: ops in issue order.
 
-    Depth first issues chunk by chunk, `breadth` first stage by stage. `how` goes to each op.
+    Depth first issues chunk by chunk, `breadth` first stage by stage. `how` goes to all.
 
     >>> [op.engine for op in chunked(2, 1, 1)]
     ['h2d', 'kernel', 'h2d', 'kernel']
@@ -155,26 +155,3 @@ def spans(trace: dict) -> list[Op]:
             stream = str(event.get("args", {}).get("stream"))
             found.append(Op(engine, stream, took, start_s=start, end_s=start + took))
     return sorted(found, key=lambda op: op.start_s)
-
-
-def double_buffer(fill: Callable, work: Callable, n: int, ahead: bool) -> None:
-    """For each of `n` chunks `fill(i)`, then `work(i)`; `ahead`: a thread fills the next.
-
-    Two buffers do: `fill(i)` runs beside `work(i - 1)` only.
-
-    >>> seen = []
-    >>> double_buffer(seen.append, lambda i: seen.append(-i), 3, ahead=False)
-    >>> seen
-    [0, 0, 1, -1, 2, -2]
-    """
-    if not ahead:
-        for i in range(n):
-            fill(i), work(i)
-        return
-    with ThreadPoolExecutor(1) as reader:
-        fill(0)
-        for i in range(n):
-            coming = reader.submit(fill, i + 1) if i + 1 < n else None
-            work(i)
-            if coming:
-                coming.result()

@@ -415,6 +415,16 @@ def case_a_loader_that_pins():
     torch.ones(2, device="cuda").record_stream(torch.cuda.current_stream())
 
 
+def case_a_recorded_tensor_keeps_its_memory_until_its_stream_was_waited_for():
+    x, side = torch.ones(2**18, device="cuda"), torch.cuda.Stream()
+    held = allocated()
+    x.record_stream(side)
+    del x
+    assert allocated() == held
+    side.synchronize()
+    assert allocated() < held
+
+
 def case_files():
     import io
 
@@ -495,6 +505,15 @@ def case_int4_products():
     x = torch.eye(64, dtype=torch.bfloat16, device="cuda")
     dense = torch._weight_int4pack_mm(x, packed, 32, scales)
     assert torch.equal(dense, (codes - 8).T.to(torch.bfloat16))
+
+
+def case_a_triton_kernel_is_interpreted():
+    from gpulab_utils import triton_ops
+
+    x, w = torch.randn(3, 5, device="cuda"), torch.ones(5, device="cuda")
+    y = triton_ops.rms_norm(x, w)
+    assert on_card(y)
+    assert torch.allclose(y, triton_ops.eager(x, w), atol=1e-6)
 
 
 def case_a_fake_tensor_costs_nothing():

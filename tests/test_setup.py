@@ -24,7 +24,7 @@ ORDER = [
     *["device", "progress", "reveal", "timing", "process", "memory", "standin", "load"],
     *["compiling", "small_gpt", "ranks", "workers"],
     *["chase", "probes", "host", "layer_ops", "roads", "numerics", "cuda_source"],
-    *["queues", "engines", "dispatch", "batching", "jpegs", "traffic", "triton_ops"],
+    *["queues", "engines", "overlap", "dispatch", "batching", "jpegs", "traffic", "triton_ops"],
     *["kernels", "fourbit", "decoder", "oracle", "real13b", "results", "claims", "plots"],
     *["doctor", "recorder", "listing", "cli"],
 ]

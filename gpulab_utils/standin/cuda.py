@@ -144,7 +144,7 @@ ACCELERATOR = {
 TENSOR = {
     "pin_memory": runtime.pin_memory,
     "is_pinned": lambda self, device=None: card.pinned(self),
-    "record_stream": nothing,
+    "record_stream": runtime.record_stream,
 }
 PRIVATE = {
     "lazy_init": missing,

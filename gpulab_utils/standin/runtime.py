@@ -113,6 +113,12 @@ def default_device(original):
     return set_default
 
 
+def record_stream(self, stream) -> None:
+    """The memory is not handed out again before somebody has waited for `stream`."""
+    storage = self.untyped_storage()
+    stream.delay(lambda: storage and None)
+
+
 def pin_memory(self, device=None):
     out = self.clone()
     card.pin(out)
