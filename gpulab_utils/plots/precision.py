@@ -24,7 +24,7 @@ def rate_by_side(runs: list):
 
 
 def gain_of_unit(runs: list):
-    """fp32 time over 16-bit time by rows of the batch: with the unit, without, as stated."""
+    """fp32 time over 16-bit time by rows: with the unit, without it, as stated."""
     fig, ax = figure("times as fast as fp32", "", height=3, width=8)
     looks = iter(2 * LINES)
     for label, rows in of_kind(runs, "unit"):
