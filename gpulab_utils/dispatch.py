@@ -1,0 +1,199 @@
+"""Who waits for whom? Busy time, calls, waits for a value, and what mending a part gives.
+
+busy share   part of the time in which something ran: NVML's figure on a GPU, on a CPU the
+             calling thread's. It says nothing about how much was done.
+call         one operation that the host issues: dispatch on a CPU, a launch on a GPU
+"""
+
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+
+from gpulab_utils import device
+from gpulab_utils.timing import Ratio, _aa
+
+SCALAR = "aten::_local_scalar_dense"  # a value is brought to the host: `.item()`, `if x:`
+ROUNDS, ROUND_S, SIZE = 10, 0.05, 2**17  # of the child beside a busy core
+WINDOWS = 50
+_HOG = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
+
+
+def amdahl(shares: Sequence[float], gains: Sequence[float]) -> float:
+    """How many times as fast the whole is when part i, `shares[i]` of it, is `gains[i]`.
+
+    What no share covers stays as it was. Raises `ValueError` for shares above 1 together,
+    or a gain that is not positive. Source: G. M. Amdahl, AFIPS 1967.
+
+    >>> round(amdahl([0.05], [1000]), 3)
+    1.053
+    """
+    if min(shares) < 0 or sum(shares) > 1 + 1e-9:
+        raise ValueError(f"shares must lie in 0 to 1 together, got {list(shares)}")
+    if min(gains) <= 0:
+        raise ValueError(f"gains must be positive, got {list(gains)}")
+    rest = 1 - sum(shares)
+    return 1 / (rest + sum(s / g for s, g in zip(shares, gains, strict=True)))
+
+
+def busy_share(fn: Callable, *, budget_s: float = 1.0) -> float | None:
+    """Share of the time, 0 to 1, in which `fn()`, again and again, kept the machine busy.
+
+    On a CPU the best of fifty windows: a neighbour takes time from the others. On a GPU
+    what NVML says after `budget_s`; None where nvidia-ml-py is missing, and where tiny is
+    shorter than the second that NVML may look back.
+
+    >>> share = busy_share(lambda: sum(range(1000)), budget_s=0.05)
+    >>> share is None or 0 < share <= 1
+    True
+    """
+    if device.here().is_gpu:
+        return _nvml_share(fn, budget_s)
+    return max(_window(fn, budget_s / WINDOWS) for _ in range(WINDOWS))
+
+
+def _window(fn: Callable, window_s: float) -> float:
+    start, own = time.perf_counter(), time.thread_time()
+    while time.perf_counter() < start + window_s:
+        fn()
+    return min(1.0, (time.thread_time() - own) / (time.perf_counter() - start))
+
+
+def _nvml_share(fn: Callable, budget_s: float) -> float | None:
+    import torch
+
+    stop = time.perf_counter() + (0.02 if device.here().tiny else budget_s)
+    while time.perf_counter() < stop:
+        for _ in range(8):
+            fn()
+        torch.cuda.synchronize()
+    try:
+        share = torch.cuda.utilization() / 100
+    except ModuleNotFoundError:  # a borrowed machine without nvidia-ml-py
+        return None
+    return None if device.here().tiny else share
+
+
+def waits(fn: Callable) -> int:
+    """How often `fn()` brings a value to the host, counted by the profiler.
+
+    On a GPU each is a wait: the host stands until the queue has run empty.
+
+    >>> import torch
+    >>> waits(lambda: [torch.ones(1).item() for _ in range(3)])
+    3
+    """
+    from torch.profiler import ProfilerActivity, profile
+
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # below, it tells stderr that it starts
+    with profile(activities=[ProfilerActivity.CPU]) as seen:
+        fn()
+    return sum(e.count for e in seen.key_averages() if e.key == SCALAR)
+
+
+def calls(fn: Callable) -> int:
+    """How many operations `fn()` hands to the device, views left out.
+
+    >>> import torch
+    >>> calls(lambda: torch.ones(2).add_(1).view(1, 2))
+    2
+    """
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen = []
+
+    class Count(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if not func.is_view and "detach" not in str(func):
+                seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    with Count():
+        fn()
+    return len(seen)
+
+
+def graphed(fn: Callable) -> Callable:
+    """`fn` captured once as a CUDA graph: one launch replays all its calls. GPU only.
+
+    `fn` takes nothing and writes to the same tensors every time. Source: PyTorch, "CUDA
+    semantics", CUDA graphs: warm up on another stream, then capture.
+    """
+    import torch
+
+    if not device.here().is_gpu:
+        raise RuntimeError(f"a CUDA graph needs a GPU, this is {device.here().name}")
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            fn()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        fn()
+    return graph.replay
+
+
+def spinning() -> tuple[Ratio, dict[str, float]]:
+    """What spinning threads cost: an addition on all cores beside one busy process.
+
+    Returns (ACTIVE : PASSIVE, seconds of one addition on one thread, on all with PASSIVE
+    and on all with ACTIVE). Two children differ in `OMP_WAIT_POLICY` alone and are measured
+    one after the other. Under GPULAB_TINY nothing is started, and nothing can be judged.
+    """
+    if device.here().tiny:
+        return Ratio(1.0, aa=math.inf), {}
+    children = [_child(policy) for policy in ("PASSIVE", "ACTIVE")]
+    _ = [child.stdout.readline() for child in children]  # torch is loaded
+    children.append(subprocess.Popen([sys.executable, "-S", "-c", _HOG]))
+    try:
+        told = [json.loads(c.communicate("go\n", timeout=60)[0]) for c in children[:2]]
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+    (one, passive), (_, active) = told
+    names = ("one thread", "all, PASSIVE", "all, ACTIVE")
+    took = dict(zip(names, map(median, (one, passive, active)), strict=True))
+    return Ratio(median(active) / median(passive), max(_aa(passive), _aa(active))), took
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    asked = getattr(os, "sched_getaffinity", None)
+    return len(asked(0)) if asked else os.cpu_count() or 1
+
+
+def _child(policy: str) -> subprocess.Popen:
+    env = os.environ | {"OMP_WAIT_POLICY": policy, "OMP_NUM_THREADS": str(cores())}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    command = [sys.executable, "-c", "from gpulab_utils import dispatch as d; d.work()"]
+    return subprocess.Popen(command, env=env | {"GPULAB_DEVICE": "cpu"}, **pipes)
+
+
+def work() -> None:
+    """The child of `spinning`: waits for a line, then times one addition, in rounds."""
+    import torch
+
+    x = torch.ones(SIZE)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    told = []
+    for threads in (1, cores()):
+        torch.set_num_threads(threads)
+        x.add_(1)
+        told.append([_round(x) for _ in range(ROUNDS)])
+    print(json.dumps(told))
+
+
+def _round(x) -> float:
+    start, done = time.perf_counter(), 0
+    while time.perf_counter() < start + ROUND_S:
+        x.add_(1)
+        done += 1
+    return (time.perf_counter() - start) / done
