@@ -57,6 +57,12 @@ _HOME = {
     "loss_by_recipe": "precision",
     "bytes_of_step": "precision",
     "gain_of_steps": "precision",
+    "busy_and_share": "scheduling",
+    "time_by_waiting": "scheduling",
+    "time_against_size": "scheduling",
+    "gain_by_link": "scheduling",
+    "rows_by_step": "scheduling",
+    "counted_and_timed": "scheduling",
 }
 
 
