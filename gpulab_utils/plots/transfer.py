@@ -13,7 +13,7 @@ _DRAWN = ("memory", "first touch", "file, mapped", "pipe", "shared memory", "dis
 
 
 def time_against_copy(runs: list):
-    """Microseconds of one copy against its bytes, rows of kind "road", and the line of each."""
+    """Microseconds of one copy against its bytes, rows of kind "road", and the lines."""
     fig, ax = figure("bytes in one copy", "time (µs)", log="xy", width=9.5, height=4.8)
     looks = cycle(LINES)
     for label, rows in of_kind(runs, "road"):
@@ -24,14 +24,21 @@ def time_against_copy(runs: list):
             x, took = [r["bytes"] for r in told], [r["took_s"] for r in told]
             plain = look | {"linestyle": ""}
             ax.plot(x, [1e6 * t for t in took], label=f"{road}, {label}", **plain)
-            if len(told) > 2:
-                line = fit.line(x, took)
+            line = _line(x, took)
+            if line:
                 every = [min(x) * 2 ** (i / 4) for i in range(4 * 20)]
                 every = [n for n in every if n <= max(x)]
                 fitted = [1e6 * line.seconds(n) for n in every]
                 ax.plot(every, fitted, color=look["color"], linewidth=1)
     legend(ax)
     return fig
+
+
+def _line(x: list, took: list) -> fit.Line | None:
+    try:
+        return fit.line(x, took)
+    except ValueError:  # fewer than three sizes, or a disk in its moods
+        return None
 
 
 def times_by_habit(runs: list):

@@ -5,10 +5,27 @@ each road, `send(road, n)` is one copy as a call. `Stack` is a model whose layer
 a road. `pages` counts page faults and empties the page cache of a file.
 """
 
+from gpulab_utils.roads import copies, folders
 from gpulab_utils.roads.copies import names, send, sizes, ways
-from gpulab_utils.roads.pages import PAGE, cached, evict, faults, fresh
+from gpulab_utils.roads.folders import folder
+from gpulab_utils.roads.pages import PAGE, cached, evict, faulted, faults, fresh
 from gpulab_utils.roads.stack import Stack
-from gpulab_utils.roads.survey import DISK, cold, disk_seconds, lines, survey
+from gpulab_utils.roads.survey import (
+    DISK,
+    cold,
+    disk_seconds,
+    fetch_rate,
+    gap,
+    lines,
+    survey,
+)
 
-__all__ = ["DISK", "PAGE", "Stack", "cached", "cold", "disk_seconds", "evict", "faults"]
-__all__ += ["fresh", "lines", "names", "send", "sizes", "survey", "ways"]
+__all__ = ["DISK", "PAGE", "Stack", "cached", "clear", "cold", "disk_seconds", "evict"]
+__all__ += ["faulted", "faults", "fetch_rate", "folder", "fresh", "gap", "lines", "names"]
+__all__ += ["send", "sizes", "survey", "ways"]
+
+
+def clear() -> None:
+    """Remove the files and buffers of the roads; what needs them makes them anew."""
+    folders.remove()
+    copies.place.cache_clear()

@@ -5,7 +5,6 @@ of its thread; pipes and the disk, whose work others do, by the host's clock. On
 the host's clock around a copy and the wait for its end.
 """
 
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -13,7 +12,7 @@ from itertools import cycle
 from pathlib import Path
 
 from gpulab_utils import device
-from gpulab_utils.roads import between, pages
+from gpulab_utils.roads import between, folders, pages
 
 MEMORY = ("memory", "first touch", "file, read", "file, mapped", "file, first touch")
 LINKS = (
@@ -32,12 +31,12 @@ class Place:
     n_bytes: int
     source: object  # uint8 [n_bytes], on the CPU
     target: object
-    folder: tempfile.TemporaryDirectory
+    folder: Path
 
     @property
     def file(self) -> Path:
         """A safetensors file: one tensor for each size, named by it."""
-        return Path(self.folder.name) / "roads.safetensors"
+        return self.folder / "roads.safetensors"
 
     def pairs(self, n_bytes: int):
         """Endless (target, source) pieces, one after the other: no cache holds them all."""
@@ -147,7 +146,6 @@ def place() -> Place:
     least = min(max(2**27, 4 * device.here().cache_bytes), 2**28)
     n_bytes = device.pick(cpu=least, gpu=least, tiny=2**20)
     source, target = (torch.ones(n_bytes, dtype=torch.uint8) for _ in range(2))
-    folder = tempfile.TemporaryDirectory(prefix="gpulab-roads-", ignore_cleanup_errors=True)
-    lies = Place(n_bytes, source, target, folder)
+    lies = Place(n_bytes, source, target, folders.folder("roads"))
     save_file({str(n): torch.ones(n, dtype=torch.uint8) for n in sizes()}, lies.file)
     return lies

@@ -7,6 +7,7 @@ import ctypes
 import mmap
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 PAGE = mmap.PAGESIZE
@@ -45,6 +46,18 @@ def faults() -> int | None:
     except ImportError:
         return None
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+def faulted(fn: Callable) -> int | None:
+    """How many page faults `fn()` took; None on Windows.
+
+    >>> target = fresh(64 * PAGE)
+    >>> faulted(lambda: target.fill_(1)) in (None, *range(64, 80))
+    True
+    """
+    before = faults()
+    fn()
+    return before if before is None else faults() - before
 
 
 def cached(path: Path) -> float | None:

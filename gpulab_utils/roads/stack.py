@@ -1,10 +1,7 @@
 """A stack of layers of which some are not there: they come over a road for every step."""
 
-import tempfile
-from pathlib import Path
-
 from gpulab_utils import device
-from gpulab_utils.roads import copies, pages
+from gpulab_utils.roads import copies, folders, pages
 
 
 class Stack:
@@ -32,10 +29,7 @@ class Stack:
         if here.is_gpu:
             self.away = {"kept": [w.pin_memory() for w in weights], "fresh": weights}
             return
-        self.folder = tempfile.TemporaryDirectory(
-            prefix="gpulab-stack-", ignore_cleanup_errors=True
-        )
-        self.file = Path(self.folder.name) / "stack.safetensors"
+        self.file = folders.folder("stack") / "stack.safetensors"
         save_file({str(i): w for i, w in enumerate(weights)}, self.file)
 
     def step(self, away: int = 0, way: str = "kept"):

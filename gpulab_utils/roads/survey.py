@@ -1,5 +1,6 @@
 """The roads of this machine, measured and fitted: seconds = latency + bytes / rate."""
 
+import math
 import time
 from collections.abc import Callable
 from functools import cache
@@ -9,9 +10,10 @@ from gpulab_utils import device, fit
 from gpulab_utils.probes import seconds
 from gpulab_utils.progress import progress
 from gpulab_utils.roads import between, copies, pages
-from gpulab_utils.timing import bench
+from gpulab_utils.timing import Ratio, bench, compare
 
 DISK = "disk"
+OFTEN_FRESH = 2**25  # glibc maps larger blocks anew, whatever it learned from smaller ones
 COLD = 0.1  # share of a file that may still be in memory for a read to count as the disk's
 
 
@@ -36,11 +38,18 @@ def lines(rows: list[dict] | None = None) -> dict[str, fit.Line]:
     rows = survey() if rows is None else rows
     roads = dict.fromkeys(r["road"] for r in rows)  # in order
     of = {road: [r for r in rows if r["road"] == road] for road in roads}
-    return {
-        road: fit.line([r["bytes"] for r in told], [r["took_s"] for r in told])
-        for road, told in of.items()
-        if len(told) > 2
-    }
+    fitted = {road: _fit(road, told) for road, told in of.items() if len(told) > 2}
+    return {road: line for road, line in fitted.items() if line}
+
+
+def _fit(road: str, told: list[dict]) -> fit.Line | None:
+    """The line of one road; None for a disk whose few reads do not show one."""
+    try:
+        return fit.line([r["bytes"] for r in told], [r["took_s"] for r in told])
+    except ValueError:
+        if road == DISK:
+            return None
+        raise
 
 
 def took(road: str, n_bytes: int) -> float:
@@ -69,6 +78,43 @@ def cold() -> bool:
     pages.evict(copies.place().file)
     share = pages.cached(copies.place().file)
     return share is not None and share < COLD
+
+
+def gap(n_bytes: int) -> tuple[Ratio, str]:
+    """How many times as long the same bytes take from afar as nearby; or why not.
+
+    On a GPU: from the host, against a copy on the card. On a CPU: from a disk (the page
+    cache is emptied before each read, a little of the time), against a copy in memory.
+
+    >>> gap(copies.sizes()[0])[0].value > 0
+    True
+    """
+    if device.here().is_gpu:
+        links = [copies.send(r, n_bytes) for r in ("host to device, pinned", "on device")]
+        return compare(*links), ""
+    if not cold():
+        return Ratio(1.0, aa=math.inf), "the page cache cannot be emptied here"
+    file, (target, _) = copies.place().file, next(copies.place().pairs(n_bytes))
+
+    def afar() -> None:
+        pages.evict(file)
+        copies.read(file, target)
+
+    near = copies.send("memory", n_bytes)
+    return compare(afar, near, clock="wall", budget_s=1.5), ""
+
+
+def fetch_rate(n_bytes: int) -> float:
+    """Bytes/s, by the fit, of one tensor that a framework fetches when it is needed.
+
+    Host memory of a GPU is pageable. On a CPU a block has fresh pages where malloc maps it
+    anew: above 32 MiB. Source: glibc, malloc.c, DEFAULT_MMAP_THRESHOLD_MAX.
+
+    >>> fetch_rate(2**20) > 0
+    True
+    """
+    is_fresh = device.here().is_gpu or n_bytes > OFTEN_FRESH
+    return lines()[copies.ways()["fresh" if is_fresh else "kept"]].bytes_per_s
 
 
 def _wall(fn: Callable) -> float:

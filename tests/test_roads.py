@@ -1,0 +1,146 @@
+"""Roads: copies that copy, counts of faults, a page cache that is emptied, exact lines."""
+
+import os
+import sys
+
+from gpulab_utils import fit, roads
+from gpulab_utils.roads import between, copies, folders, pages, survey
+
+import pytest
+import torch
+
+LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux tells")
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch):
+    monkeypatch.setenv("GPULAB_TINY", "1")
+    copies.place.cache_clear()
+    yield
+    roads.clear()
+
+
+@pytest.mark.parametrize("road", copies.MEMORY)
+def test_every_byte_of_a_copy_arrives(road, monkeypatch):
+    n, made = 2**15, []
+    monkeypatch.setattr(
+        pages, "fresh", lambda n: made.append(torch.zeros(n).byte()) or made[-1]
+    )
+    place = copies.place()
+    place.target.zero_()
+    roads.send(road, n)()
+    target = made[-1] if made else place.target
+    assert int(target.sum()) == n, "ones, n of them, and no more"
+    assert bool(made) == road.endswith("touch")
+
+
+@LINUX
+def test_bytes_cross_to_the_other_process():
+    for road in between.ROADS:
+        for n in (1, 4096, 2**18):
+            roads.send(road, n)()  # returns when the other side has said so
+    taker = between._taker(2**27)
+    assert bytes(taker.shared[:8]) == bytes(taker.source[:8])
+
+
+def test_pieces_go_through_the_whole_buffer():
+    place, n = copies.place(), 2**18
+    pairs = place.pairs(n)
+    starts = [next(pairs)[0].data_ptr() - place.target.data_ptr() for _ in range(5)]
+    assert starts == [0, n, 2 * n, 3 * n, 0]  # 2**20 bytes
+
+
+def test_a_fresh_page_faults_once():
+    block = roads.fresh(256 * roads.PAGE)
+    first = roads.faulted(lambda: block.fill_(1))
+    again = roads.faulted(lambda: block.fill_(2))
+    assert first is None or 256 <= first < 300
+    assert again is None or again < 40
+
+
+@LINUX
+def test_eviction_is_seen(tmp_path):
+    path = tmp_path / "bytes"
+    path.write_bytes(bytes(2**20))
+    assert roads.cached(path) == 1
+    roads.evict(path)
+    share = roads.cached(path)
+    if share == 1:
+        pytest.skip("this file system keeps its files in memory")
+    assert share < 0.1
+    assert path.read_bytes() == bytes(2**20)
+    assert roads.cached(path) == 1
+
+
+def test_lines_are_fitted_road_by_road():
+    rows = [
+        survey._row(road, n, wait + n / rate)
+        for road, wait, rate in (("a", 1e-5, 1e9), ("b", 0.0, 2e10))
+        for n in (10**3, 10**6, 10**8)
+    ]
+    lines = roads.lines(rows)
+    assert lines["a"].latency_s == pytest.approx(1e-5, rel=1e-6)
+    assert lines["b"].bytes_per_s == pytest.approx(2e10, rel=1e-6)
+    assert roads.lines(rows[:2]) == {}, "two points are no line"
+
+
+def test_a_disk_without_a_line_is_left_out_and_another_road_is_not():
+    falling = [(4096, 3e-3), (2**15, 2e-3), (2**18, 1e-3)]
+    assert roads.lines([survey._row(roads.DISK, n, t) for n, t in falling]) == {}
+    with pytest.raises(ValueError, match="does not grow with size"):
+        roads.lines([survey._row("memory", n, t) for n, t in falling])
+
+
+def test_large_blocks_are_fetched_into_fresh_pages(monkeypatch):
+    told = {"file, mapped": fit.Line(0, 1e10, 1), "file, first touch": fit.Line(0, 2e9, 1)}
+    monkeypatch.setattr(survey, "lines", lambda: told)
+    assert (roads.fetch_rate(2**25), roads.fetch_rate(2**25 + 1)) == (1e10, 2e9)
+
+
+def test_no_gap_is_told_where_the_page_cache_stays(monkeypatch):
+    monkeypatch.setattr(survey, "cold", lambda: False)
+    links, why = roads.gap(2**15)
+    assert links.lies_in(1.5) is None
+    assert "cannot be emptied" in why
+
+
+@pytest.mark.parametrize("way", copies.WAYS)
+def test_a_stack_answers_alike_wherever_its_layers_are(way):
+    stack = roads.Stack(3, 16)
+    x = stack.x
+    for weight in stack.resident:
+        x = x @ weight.T
+    for away in range(4):
+        assert torch.allclose(stack.step(away, way), x, atol=1e-5)
+    assert stack.layer_bytes == 4 * 16 * 16
+
+
+def test_a_fork_removes_no_folder(tmp_path):
+    made = folders.folder("fork")
+    if (pid := os.fork()) == 0:
+        folders.remove()
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert made.is_dir()
+    folders.remove()
+    assert not made.exists()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: roads.send("rail", 1), "road must be one of memory, first touch"),
+        (lambda: roads.send("memory", 0), "n_bytes must be positive, got 0"),
+        (lambda: roads.fresh(0), "n_bytes must be positive, got 0"),
+        (lambda: between.send("rail", 1), "road must be one of pipe, shared memory"),
+        (lambda: roads.Stack(0, 8), "layers and side must be positive, got 0 and 8"),
+        (lambda: roads.Stack(2, 8).step(3), "away must be 0 to 2, got 3"),
+        (
+            lambda: roads.Stack(2, 8).fetch(0, "late"),
+            "way must be kept or fresh, got 'late'",
+        ),
+    ],
+)
+def test_refusals(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
