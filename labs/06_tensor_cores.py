@@ -373,7 +373,7 @@ my_guess = None  # (share, power of two)
 # %% tags=["nbval-ignore-output"]
 here = device.here()
 width, layers = pick(cpu=128, gpu=768, tiny=64), pick(cpu=2, gpu=12, tiny=1)
-batch, time = pick(cpu=4, gpu=8, tiny=2), pick(cpu=64, gpu=256, tiny=16)
+batch, time = pick(cpu=4, gpu=8, tiny=2), pick(cpu=48, gpu=256, tiny=16)
 
 
 def make():
@@ -406,7 +406,7 @@ def train(recipe, steps):
 
 
 # %% tags=["nbval-ignore-output"]
-steps = pick(cpu=20, gpu=200, tiny=3)
+steps = pick(cpu=16, gpu=200, tiny=3)
 recipes = ["fp32", "bf16 AMP", "fp16 AMP, scaled", "fp16 AMP", "pure fp16"]
 model, _ = train("fp32", steps)  # warm: gradients at the very start are untypical
 ids = next(small_gpt.batches("test", batch=batch, time=time)).to(here.device)
@@ -464,7 +464,7 @@ for row in (r for r in rows if r["predicted"] > 0.02):
     ratio = row["measured"] / row["predicted"]
     print(f"scale 2^{row['log2_scale']}: measured over predicted {ratio:.2f}")
     assert 0.8 < ratio < 1.25, row
-none, scaled = rows[2]["measured"], rows[-1]["measured"]
+scaled = rows[-1]["measured"]
 assert bf16_lost < 0.01, "bf16 has the range of fp32"
 assert scaled < 0.01, "a scale of 2^16 brings nearly all of them back"
 assert rows[0]["measured"] > 10 * scaled, "without it they are lost"
