@@ -1,8 +1,10 @@
-"""What does the operating system say that a process holds? Resident memory, in bytes."""
+"""What does the operating system say of a process? Resident memory, in bytes, and heirs."""
 
 import os
 import subprocess
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 
 def rss_bytes() -> int:
@@ -55,6 +57,31 @@ def run_peak_rss(command: list[str], **options) -> tuple[int, int, str]:
     with os.fdopen(read) as told:
         status, peak = map(int, told.read().split())
     return peak * (1 if sys.platform == "darwin" else 1024), status, done.stdout
+
+
+def below(pid: int) -> list[int]:
+    """The processes that `pid` started and those that they started, by id.
+
+    >>> below(os.getpid()) == [] or below(os.getpid())[0] > 0
+    True
+    """
+    proc = Path("/proc")
+    if not proc.is_dir():
+        import psutil
+
+        with suppress(psutil.NoSuchProcess):
+            return [p.pid for p in psutil.Process(pid).children(recursive=True)]
+        return []
+    parents = {}
+    for stat in proc.glob("[0-9]*/stat"):
+        with suppress(OSError):  # has ended meanwhile
+            parents[int(stat.parent.name)] = int(
+                stat.read_text().rpartition(")")[2].split()[1]
+            )
+    found = [pid]
+    for one in found:  # grows while it is walked
+        found += [child for child, parent in parents.items() if parent == one]
+    return found[1:]
 
 
 _WAIT = """

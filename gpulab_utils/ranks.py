@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gpulab_utils import device
+from gpulab_utils.process import below
 
 WORKERS = Path(__file__).parent / "workers"
 
@@ -55,7 +56,8 @@ class Running:
         self._kept = tempfile.TemporaryDirectory(prefix="ranks-")
         self.folder = Path(self._kept.name)
         self._end = time.monotonic() + self.limit_s
-        command = [*command, json.dumps(own | {"folder": self._kept.name})]
+        command = [*command[:3], f"--log-dir={self.folder / 'logs'}", *command[3:]]
+        command += [json.dumps(own | {"folder": self._kept.name})]
         with open(self.folder / "output", "w") as output:
             self.process = subprocess.Popen(
                 command, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output
@@ -71,11 +73,12 @@ class Running:
         return {r: json.loads(p.read_text()) for r, p in enumerate(seen) if p.exists()}
 
     def output(self) -> str:
-        """Everything the ranks have printed."""
-        return (self.folder / "output").read_text(errors="replace")
+        """What the launcher has printed, then what each rank has, in each of its lives."""
+        logs = [self.folder / "output", *sorted(self.folder.glob("logs/**/std*.log"))]
+        return "".join(path.read_text(errors="replace") for path in logs)
 
     def wait(self) -> list[dict]:
-        """What each rank found, by rank; raises `RankFailed`, or `RankLate` at the limit."""
+        """What each rank found; raises `RankFailed`, or `RankLate` at the limit."""
         try:
             status = self.process.wait(max(0, self._end - time.monotonic()))
             told = self.told()
@@ -101,7 +104,7 @@ class Running:
         self._kept.cleanup()
 
     def _seen(self) -> str:
-        lines = self.output().splitlines()[-30:]
+        lines = self.output().splitlines()[-40:]
         return "\n    | ".join([str(sorted(self.told())), *lines])
 
 
@@ -128,7 +131,12 @@ def start(
         raise FileNotFoundError(f"no script {path}; gpulab_utils/workers has {known}")
     backend, kind = road(ranks)
     own = {"ask": ask or {}, "backend": backend, "device": kind, "limit_s": limit_s}
-    here = ["--nnodes=1", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0"]
+    here = [
+        "--redirects=3",
+        "--nnodes=1",
+        "--rdzv-backend=c10d",
+        "--rdzv-endpoint=127.0.0.1:0",
+    ]
     here += ["--local-addr=127.0.0.1", f"--nproc-per-node={ranks}", *options]
     command = [sys.executable, "-m", "torch.distributed.run", *here, str(path)]
     return Running(command, own, ranks, _environment(kind, threads))
@@ -142,29 +150,13 @@ def launch(script: str | Path, ask: dict | None = None, **options) -> list[dict]
     return start(script, ask, **options).wait()
 
 
-def below(pid: int) -> list[int]:
-    """The processes that `pid` started and those that they started, by id.
+def slowest(told: Sequence[Sequence[float | None]]) -> list[float]:
+    """Round by round the seconds of the slowest of the ranks; one that sat out told None.
 
-    >>> below(os.getpid()) == [] or below(os.getpid())[0] > 0
-    True
+    >>> slowest([[0.25, 0.5], [0.125, None]])
+    [0.25, 0.5]
     """
-    proc = Path("/proc")
-    if not proc.is_dir():
-        import psutil
-
-        with suppress(psutil.NoSuchProcess):
-            return [p.pid for p in psutil.Process(pid).children(recursive=True)]
-        return []
-    parents = {}
-    for stat in proc.glob("[0-9]*/stat"):
-        with suppress(OSError):  # has ended meanwhile
-            parents[int(stat.parent.name)] = int(
-                stat.read_text().rpartition(")")[2].split()[1]
-            )
-    found = [pid]
-    for one in found:  # grows while it is walked
-        found += [child for child, parent in parents.items() if parent == one]
-    return found[1:]
+    return [max(one or 0 for one in each) for each in zip(*told, strict=True)]
 
 
 def _environment(kind: str, threads: int) -> dict[str, str]:

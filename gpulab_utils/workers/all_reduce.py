@@ -1,10 +1,11 @@
 """A rank of the sweep: how long does an all-reduce take, by size?
 
-Asked: `sizes` in bytes, multiples of 4; `rounds`. Tells `seconds`: a list of rounds, each
-the seconds by size; and `wrong`, how many values of the last sums were not the sum.
+Asked: `sizes` in bytes, multiples of 4; `rounds`. Told: `seconds`, by size those of each
+round; `sums` and `wire` of the largest size.
 """
 
 import time
+from pathlib import Path
 
 from gpulab_utils.workers import joined, tell
 
@@ -31,20 +32,41 @@ def meet(place) -> None:
     few[0].item()
 
 
-def sweep(sizes: list[int], rounds: int, place) -> list[list[float]]:
-    """Seconds by size, sizes in turns, the first round left out."""
-    return [[seconds(n, place) for n in sizes] for _ in range(rounds + 1)][1:]
+def sweep(sizes: list[int], rounds: int, place) -> dict[str, list[float]]:
+    """By size the seconds of each round, sizes in turns, the first round left out."""
+    took = [[seconds(n, place) for n in sizes] for _ in range(rounds + 1)][1:]
+    return dict(zip(map(str, sizes), zip(*took, strict=True), strict=True))
 
 
-def wrong(n_bytes: int, place) -> int:
-    """How many of the values are not the sum over the ranks of rank + 1."""
-    ranks = dist.get_world_size()
+def sums(n_bytes: int, place) -> list[float]:
+    """The different values of a sum over the ranks of rank + 1: one, if all is well."""
     values = torch.full((n_bytes // 4,), dist.get_rank() + 1.0, device=place)
     dist.all_reduce(values)
-    return int((values != ranks * (ranks + 1) / 2).sum())
+    return values.unique().tolist()
+
+
+def sent_bytes() -> int | None:
+    """Bytes that the loopback has carried so far, headers too; None where nobody counts."""
+    path = Path("/sys/class/net/lo/statistics/tx_bytes")
+    return int(path.read_text()) if path.exists() else None
+
+
+def wire(n_bytes: int, place, tries: int = 4) -> int | None:
+    """Bytes on the loopback during one all-reduce of `n_bytes`, all ranks together.
+
+    Others use it too and can only add: the least of the tries counts. None on cards.
+    """
+    counts = []
+    for _ in range(tries):
+        meet(place)
+        before = sent_bytes()
+        seconds(n_bytes, place)
+        meet(place)
+        counts += [sent_bytes() - before] if before is not None else []
+    return min(counts, default=None) if dist.get_backend() == "gloo" else None
 
 
 if __name__ == "__main__":
     with joined() as (ask, place):
-        took = sweep(ask["sizes"], ask["rounds"], place)
-        tell({"seconds": took, "wrong": wrong(max(ask["sizes"]), place)})
+        took, most = sweep(ask["sizes"], ask["rounds"], place), max(ask["sizes"])
+        tell({"seconds": took, "sums": sums(most, place), "wire": wire(most, place)})

@@ -1,0 +1,133 @@
+"""Launched ranks tell what they found, end in time, and leave nothing behind."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+from gpulab_utils import fit, ranks
+from gpulab_utils.process import below
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="process ids of POSIX")
+
+#: Without torch: a rank's name, threads, interface; and a child of its own.
+TELLS = """
+import os
+from gpulab_utils.workers import tell
+names = ("RANK", "WORLD_SIZE", "OMP_NUM_THREADS", "GLOO_SOCKET_IFNAME", "GPULAB_DEVICE")
+tell({name: os.environ.get(name) for name in (*names, "MASTER_ADDR")})
+"""
+HANGS = """
+import os, pathlib, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+folder = pathlib.Path(__file__).parent
+(folder / os.environ["RANK"]).write_text(f"{os.getpid()} {child.pid}")
+time.sleep(600)
+"""
+FAILS = """
+import os
+from gpulab_utils.workers import tell
+if os.environ["RANK"] == "1":
+    raise ValueError("one rank has had enough")
+tell({})
+"""
+OUTLIVES = """
+import time
+from gpulab_utils import workers
+workers.GRACE_S = 0
+with workers.joined():
+    time.sleep(600)
+"""
+
+
+def script(folder: Path, text: str) -> Path:
+    path = folder / "rank.py"
+    path.write_text(text)
+    return path
+
+
+def alive(pid: int) -> bool:
+    """Whether a process still runs; one that only waits to be collected does not."""
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] not in "ZX"
+
+
+def gone(pids: list[int], within_s: float = 5) -> bool:
+    end = time.monotonic() + within_s
+    while any(map(alive, pids)) and time.monotonic() < end:
+        time.sleep(0.05)
+    return not any(map(alive, pids))
+
+
+def test_each_rank_tells_and_sees_the_loopback_alone(tmp_path):
+    told = ranks.launch(script(tmp_path, TELLS), ranks=2, threads=3, limit_s=90)
+    assert [one["RANK"] for one in told] == ["0", "1"]
+    assert {one["WORLD_SIZE"] for one in told} == {"2"}
+    assert {one["OMP_NUM_THREADS"] for one in told} == {"3"}
+    assert {one["MASTER_ADDR"] for one in told} == {"127.0.0.1"}
+    assert {one["GLOO_SOCKET_IFNAME"][:2] for one in told} == {"lo"}
+    assert {one["GPULAB_DEVICE"] for one in told} == {"cpu"}, "a card each is not here"
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="asks /proc who runs")
+def test_a_hung_rank_is_ended_at_the_limit_and_no_process_is_left(tmp_path):
+    started = time.monotonic()
+    running = ranks.start(script(tmp_path, HANGS), ranks=2, limit_s=20)
+    with pytest.raises(ranks.RankLate, match=r"2 ranks were still running after 20 s"):
+        running.wait()
+    assert 20 <= time.monotonic() - started < 30
+    told = [(tmp_path / str(rank)).read_text().split() for rank in range(2)]
+    pids = [int(pid) for pair in told for pid in pair]
+    assert len(set(pids)) == 4, "two ranks and a child of each"
+    assert gone([running.process.pid, *pids])
+    assert not running.folder.exists()
+    assert running.process.pid not in below(os.getpid())
+
+
+def test_a_failing_rank_shows_its_error_and_who_had_told(tmp_path):
+    with pytest.raises(ranks.RankFailed, match="one rank has had enough"):
+        ranks.launch(script(tmp_path, FAILS), ranks=2, limit_s=90)
+
+
+def test_a_rank_whose_launcher_never_ends_it_ends_itself(tmp_path):
+    """The launcher killed, say: the alarm of `joined` is all that is left."""
+    running = ranks.start(script(tmp_path, OUTLIVES), ranks=1, limit_s=5)
+    running._end += 60  # the launcher sleeps over it
+    with pytest.raises(ranks.RankFailed, match="SIGALRM"):
+        running.wait()
+
+
+def test_sums_and_bytes_on_the_wire():
+    ask = {"sizes": [2**12, 2**18, 2**22], "rounds": 3}
+    told = ranks.launch("all_reduce", ask, ranks=2, limit_s=90)
+    assert [one["sums"] for one in told] == [[3.0], [3.0]]  # 1 + 2
+    assert [len(seconds) for seconds in told[0]["seconds"].values()] == [3, 3, 3]
+    if told[0]["wire"] is not None:  # 2 ranks x 2 (2 - 1) / 2 x 4 MiB, and headers
+        assert 1 <= told[0]["wire"] / 2**23 < 1.3
+    slowest = [
+        min(ranks.slowest([one["seconds"][n] for one in told])) for n in told[0]["seconds"]
+    ]
+    assert fit.line(ask["sizes"], slowest).bytes_per_s > 1e6
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "says"),
+    [
+        ({"script": "no_such"}, FileNotFoundError, "all_reduce, ddp_steps"),
+        ({"script": "all_reduce", "ranks": 0}, ValueError, "got 0 and 60"),
+        ({"script": "all_reduce", "limit_s": 0}, ValueError, "got 2 and 0"),
+    ],
+)
+def test_what_is_refused(how, error, says):
+    with pytest.raises(error, match=says):
+        ranks.start(**how)
+
+
+def test_what_is_asked_travels_as_json(tmp_path):
+    echo = "import json, sys\nfrom gpulab_utils.workers import tell\n"
+    path = script(tmp_path, echo + "tell(json.loads(sys.argv[1]))")
+    told = ranks.launch(path, {"sizes": [4]}, ranks=1, limit_s=90)[0]
+    assert told["ask"] == {"sizes": [4]}
+    assert json.dumps(told["limit_s"]) == "90"
