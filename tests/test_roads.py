@@ -4,7 +4,7 @@ import os
 import sys
 
 from gpulab_utils import fit, roads
-from gpulab_utils.roads import between, copies, folders, pages, survey
+from gpulab_utils.roads import between, copies, fitted, folders, pages
 
 import pytest
 import torch
@@ -30,7 +30,8 @@ def test_every_byte_of_a_copy_arrives(road, monkeypatch):
     place.target.zero_()
     roads.send(road, n)()
     target = made[-1] if made else place.target
-    assert int(target.sum()) == n, "ones, n of them, and no more"
+    sent = n if road != "file, read" else sum(place.file.read_bytes()[:n])
+    assert int(target.sum()) == sent, "the bytes, all of them, and no more"
     assert bool(made) == road.endswith("touch")
 
 
@@ -74,7 +75,7 @@ def test_eviction_is_seen(tmp_path):
 
 def test_lines_are_fitted_road_by_road():
     rows = [
-        survey._row(road, n, wait + n / rate)
+        fitted._row(road, n, wait + n / rate)
         for road, wait, rate in (("a", 1e-5, 1e9), ("b", 0.0, 2e10))
         for n in (10**3, 10**6, 10**8)
     ]
@@ -86,19 +87,19 @@ def test_lines_are_fitted_road_by_road():
 
 def test_a_disk_without_a_line_is_left_out_and_another_road_is_not():
     falling = [(4096, 3e-3), (2**15, 2e-3), (2**18, 1e-3)]
-    assert roads.lines([survey._row(roads.DISK, n, t) for n, t in falling]) == {}
+    assert roads.lines([fitted._row(roads.DISK, n, t) for n, t in falling]) == {}
     with pytest.raises(ValueError, match="does not grow with size"):
-        roads.lines([survey._row("memory", n, t) for n, t in falling])
+        roads.lines([fitted._row("memory", n, t) for n, t in falling])
 
 
 def test_large_blocks_are_fetched_into_fresh_pages(monkeypatch):
     told = {"file, mapped": fit.Line(0, 1e10, 1), "file, first touch": fit.Line(0, 2e9, 1)}
-    monkeypatch.setattr(survey, "lines", lambda: told)
+    monkeypatch.setattr(fitted, "lines", lambda: told)
     assert (roads.fetch_rate(2**25), roads.fetch_rate(2**25 + 1)) == (1e10, 2e9)
 
 
 def test_no_gap_is_told_where_the_page_cache_stays(monkeypatch):
-    monkeypatch.setattr(survey, "cold", lambda: False)
+    monkeypatch.setattr(fitted, "cold", lambda: False)
     links, why = roads.gap(2**15)
     assert links.lies_in(1.5) is None
     assert "cannot be emptied" in why

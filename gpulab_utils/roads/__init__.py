@@ -7,10 +7,7 @@ a road. `pages` counts page faults and empties the page cache of a file.
 
 from gpulab_utils.roads import copies, folders
 from gpulab_utils.roads.copies import names, send, sizes, ways
-from gpulab_utils.roads.folders import folder
-from gpulab_utils.roads.pages import PAGE, cached, evict, faulted, faults, fresh
-from gpulab_utils.roads.stack import Stack
-from gpulab_utils.roads.survey import (
+from gpulab_utils.roads.fitted import (
     DISK,
     cold,
     disk_seconds,
@@ -19,6 +16,9 @@ from gpulab_utils.roads.survey import (
     lines,
     survey,
 )
+from gpulab_utils.roads.folders import folder
+from gpulab_utils.roads.pages import PAGE, cached, evict, faulted, faults, fresh
+from gpulab_utils.roads.stack import Stack
 
 __all__ = ["DISK", "PAGE", "Stack", "cached", "clear", "cold", "disk_seconds", "evict"]
 __all__ += ["faulted", "faults", "fetch_rate", "folder", "fresh", "gap", "lines", "names"]
