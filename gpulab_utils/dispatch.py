@@ -12,15 +12,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from statistics import median
 
 from gpulab_utils import device
 from gpulab_utils.timing import Ratio, _aa
 
 SCALAR = "aten::_local_scalar_dense"  # a value is brought to the host: `.item()`, `if x:`
-ROUNDS, ROUND_S, SIZE = 10, 0.05, 2**17  # of the child beside a busy core
-WINDOWS = 50
-_HOG = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
+ROUNDS, ROUND_S, SIZE = 10, 0.05, 2**17  # of a child beside a busy core
+HOG = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
 
 
 def amdahl(shares: Sequence[float], gains: Sequence[float]) -> float:
@@ -43,9 +43,8 @@ def amdahl(shares: Sequence[float], gains: Sequence[float]) -> float:
 def busy_share(fn: Callable, *, budget_s: float = 1.0) -> float | None:
     """Share of the time, 0 to 1, in which `fn()`, again and again, kept the machine busy.
 
-    On a CPU the best of fifty windows: a neighbour takes time from the others. On a GPU
-    what NVML says after `budget_s`; None where nvidia-ml-py is missing, and where tiny is
-    shorter than the second that NVML may look back.
+    On a CPU time in the queue for a core counts: neighbours are no idleness. On a GPU it is
+    what NVML says; None without nvidia-ml-py, and where tiny is too short for it.
 
     >>> share = busy_share(lambda: sum(range(1000)), budget_s=0.05)
     >>> share is None or 0 < share <= 1
@@ -53,14 +52,17 @@ def busy_share(fn: Callable, *, budget_s: float = 1.0) -> float | None:
     """
     if device.here().is_gpu:
         return _nvml_share(fn, budget_s)
-    return max(_window(fn, budget_s / WINDOWS) for _ in range(WINDOWS))
-
-
-def _window(fn: Callable, window_s: float) -> float:
-    start, own = time.perf_counter(), time.thread_time()
-    while time.perf_counter() < start + window_s:
+    start, ran = time.perf_counter(), _ran_s()
+    while time.perf_counter() < start + budget_s:
         fn()
-    return min(1.0, (time.thread_time() - own) / (time.perf_counter() - start))
+    return min(1.0, (_ran_s() - ran) / (time.perf_counter() - start))
+
+
+def _ran_s() -> float:
+    """Seconds in which this thread ran or stood in the queue for a core."""
+    told = Path("/proc/thread-self/schedstat")
+    queued = int(told.read_text().split()[1]) / 1e9 if told.exists() else 0.0
+    return time.thread_time() + queued
 
 
 def _nvml_share(fn: Callable, budget_s: float) -> float | None:
@@ -150,7 +152,7 @@ def spinning() -> tuple[Ratio, dict[str, float]]:
         return Ratio(1.0, aa=math.inf), {}
     children = [_child(policy) for policy in ("PASSIVE", "ACTIVE")]
     _ = [child.stdout.readline() for child in children]  # torch is loaded
-    children.append(subprocess.Popen([sys.executable, "-S", "-c", _HOG]))
+    children.append(subprocess.Popen([sys.executable, "-S", "-c", HOG]))
     try:
         told = [json.loads(c.communicate("go\n", timeout=60)[0]) for c in children[:2]]
     finally:
@@ -158,8 +160,8 @@ def spinning() -> tuple[Ratio, dict[str, float]]:
             child.kill()
             child.wait()
     (one, passive), (_, active) = told
-    names = ("one thread", "all, PASSIVE", "all, ACTIVE")
-    took = dict(zip(names, map(median, (one, passive, active)), strict=True))
+    took = {"one thread": one, "all, PASSIVE": passive, "all, ACTIVE": active}
+    took = {how: median(rounds) for how, rounds in took.items()}
     return Ratio(median(active) / median(passive), max(_aa(passive), _aa(active))), took
 
 
@@ -170,10 +172,10 @@ def cores() -> int:
 
 
 def _child(policy: str) -> subprocess.Popen:
-    env = os.environ | {"OMP_WAIT_POLICY": policy, "OMP_NUM_THREADS": str(cores())}
+    env = os.environ | {"OMP_WAIT_POLICY": policy, "GPULAB_DEVICE": "cpu"}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     command = [sys.executable, "-c", "from gpulab_utils import dispatch as d; d.work()"]
-    return subprocess.Popen(command, env=env | {"GPULAB_DEVICE": "cpu"}, **pipes)
+    return subprocess.Popen(command, env=env, **pipes)
 
 
 def work() -> None:
@@ -186,14 +188,13 @@ def work() -> None:
     told = []
     for threads in (1, cores()):
         torch.set_num_threads(threads)
-        x.add_(1)
         told.append([_round(x) for _ in range(ROUNDS)])
     print(json.dumps(told))
 
 
 def _round(x) -> float:
     start, done = time.perf_counter(), 0
-    while time.perf_counter() < start + ROUND_S:
+    while (took_s := time.perf_counter() - start) < ROUND_S:
         x.add_(1)
         done += 1
-    return (time.perf_counter() - start) / done
+    return took_s / done

@@ -65,6 +65,7 @@ from gpulab_utils.batching import (
     cost,
     expected_tokens,
     generate,
+    row,
     schedule,
     serve,
 )
@@ -124,9 +125,9 @@ jobs = {
 }
 rows = []
 for job, (fn, flop) in jobs.items():
-    row = {"kind": "busy", "job": job, "flop_per_s": flop / seconds(fn)}
+    rate = {"kind": "busy", "job": job, "flop_per_s": flop / seconds(fn)}
     rows.append(
-        row | {"busy": dispatch.busy_share(fn, budget_s=pick(cpu=0.4, gpu=2, tiny=0.1))}
+        rate | {"busy": dispatch.busy_share(fn, budget_s=pick(cpu=0.4, gpu=2, tiny=0.05))}
     )
 dear = compare(loop, jobs["matmul"][0])
 per_flop = 2 * side**3 / (2 * turns)  # times dear.value: a FLOP of the loop, in matmul's
@@ -141,8 +142,8 @@ try:
 except ImportError as missing:
     promised = print(missing)
 peak = max(promised or 0, rows[-1]["flop_per_s"])
-for row in rows:
-    row["share"] = row["flop_per_s"] / peak
+for job in rows:
+    job["share"] = job["flop_per_s"] / peak
 results.record(LAB, rows)
 
 # %% [markdown]
@@ -173,7 +174,7 @@ if told or not here.tiny:
 # and divide by the card's.
 
 # %% tags=["nbval-ignore-output"]
-busy = [row["busy"] for row in rows if row["busy"] is not None]
+busy = [job["busy"] for job in rows if job["busy"] is not None]
 assert all(share > 0.8 for share in busy), busy
 found = {"dear": dear, "per_flop": per_flop, "busy": busy}
 claims.check("B-3.1.1b", dear.lies_in(50 / per_flop), found)
@@ -530,54 +531,35 @@ for join, ratio in near.items():
 
 # %% tags=["nbval-ignore-output"]
 told = load.text("test")[:160]
-copy = [{"role": "user", "content": f"Repeat this text word for word:\n{told}"}]
-asked = {"repeat": copy, "go on": told} if tokenizer else {}
+chat = [{"role": "user", "content": f"Repeat this text word for word:\n{told}"}]
+chat = tokenizer and tokenizer.apply_chat_template(
+    chat, tokenize=False, add_generation_prompt=True
+)
+asked = {"repeat": chat, "go on": told} if tokenizer else {}
 n, ids = pick(cpu=24, gpu=48, tiny=8), text[None, :6].to(here.device)
 six = compare(lambda: model(ids), lambda: model(ids[:, :1])) if asked else None
 spoken = {}
 for what, prompt in progress(asked.items(), "guessing"):
-    coded = (
-        tokenizer(prompt)
-        if what == "go on"
-        else tokenizer.apply_chat_template(
-            prompt, add_generation_prompt=True, return_dict=True
-        )
-    )
-    coded = torch.tensor(coded["input_ids"])[None].to(here.device)
+    coded = tokenizer(prompt, add_special_tokens=False, return_tensors="pt").input_ids
+    coded = coded.to(here.device)  # [1, time]
     spoken[what] = [
         generate(model, coded, n, **o) for o in ({}, {"prompt_lookup_num_tokens": 5})
     ]
 
 # %% tags=["nbval-ignore-output"]
 _ = torch.set_grad_enabled(True), torch.set_num_threads(threads)
-rows = [
-    {"kind": "serve", "join": join, "rows": [len(live) for live in run.live]}
-    | {
-        "took_s": run.total_s,
-        "predicted_s": predicted[join],
-        "first_s": sorted(run.first_s.values()),
-    }
-    for join, run in runs.items()
-]
+rows = [run.row(join, predicted[join]) for join, run in runs.items()]
 rows += [
     {"kind": "size", "rows": n, "step_s": min(s.step_s), "prefill_s": s.prefill_s[0]}
     for n, s in own.items()
 ]
 steps = len(runs["static"].live) / len(runs["continuous"].live)
+saving = {"kind": "saved", "what": "continuous batch", "counted": steps}
 rows.append(
-    {"kind": "saved", "what": "continuous batch", "counted": steps, "timed": gain.value}
+    saving
+    | {"expected": predicted["static"] / predicted["continuous"], "timed": gain.value}
 )
-for what, (plain, guessed) in spoken.items():
-    times = {
-        "counted": len(plain.widths) / len(guessed.widths),
-        "timed": plain.took_s / guessed.took_s,
-    }
-    wide = sum(w > 1 for w in guessed.widths[1:])
-    cheap = len(plain.widths) / (len(guessed.widths) + wide * (six.value - 1))
-    rows.append(
-        {"kind": "saved", "what": f"guesses, {what}", "expected": cheap, "six": six.value}
-        | times
-    )
+rows += [row(what, *both, six.value) for what, both in spoken.items()]
 results.record(LAB, rows)
 
 # %% [markdown]

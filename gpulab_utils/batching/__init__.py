@@ -82,6 +82,22 @@ class Passes:
     took_s: float
 
 
+def row(what: str, plain: Passes, guessed: Passes, wide_cost: float) -> dict:
+    """How many times fewer passes, and less time: counted, expected of `wide_cost`, timed.
+
+    `wide_cost` is what a pass with guesses takes, in passes over one token.
+    """
+    wide = sum(w > 1 for w in guessed.widths[1:])
+    equal = len(guessed.widths) + wide * (wide_cost - 1)
+    return {
+        "kind": "saved",
+        "what": f"guesses, {what}",
+        "counted": len(plain.widths) / len(guessed.widths),
+        "expected": len(plain.widths) / equal,
+        "timed": plain.took_s / guessed.took_s,
+    }
+
+
 def generate(model, ids, new_tokens: int, **options) -> Passes:
     """`model.generate(ids, **options)`, greedily, for a prompt of ids [1, time]: `Passes`.
 
@@ -118,6 +134,16 @@ class Served:
     def total_s(self) -> float:
         """Seconds of all prefills and steps."""
         return sum(self.step_s) + sum(self.prefill_s)
+
+    def row(self, join: str, predicted_s: float) -> dict:
+        """What a recording keeps of it, kind "serve"."""
+        first_s = sorted(self.first_s.values())
+        told = {"kind": "serve", "join": join, "rows": [len(live) for live in self.live]}
+        return told | {
+            "took_s": self.total_s,
+            "predicted_s": predicted_s,
+            "first_s": first_s,
+        }
 
     def over(self, seconds: float) -> Ratio:
         """Its seconds over others, as noisy as its steps with the usual number of rows."""
