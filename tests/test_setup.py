@@ -25,7 +25,8 @@ ORDER = [
     *["compiling", "small_gpt", "ranks", "workers"],
     *["chase", "probes", "host", "layer_ops", "roads", "numerics", "cuda_source"],
     *["queues", "engines", "overlap", "dispatch", "batching", "jpegs", "traffic", "triton_ops"],
-    *["kernels", "fourbit", "decoder", "oracle", "real13b", "results", "claims", "plots"],
+    *["kernels", "fourbit", "minifloats", "ggml_blocks", "normalfloat", "quant"],
+    *["decoder", "oracle", "real13b", "results", "claims", "plots"],
     *["doctor", "recorder", "listing", "cli"],
 ]
 PYTHON = [
