@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 ENGINES = ("h2d", "kernel", "d2h")
+WHAT = {"h2d": "copy", "kernel": "work", "d2h": "copy back"}
 DEFAULT = "0"  # CUDA's legacy default stream, which waits for all and lets all wait
 
 
@@ -155,3 +156,22 @@ def spans(trace: dict) -> list[Op]:
             stream = str(event.get("args", {}).get("stream"))
             found.append(Op(engine, stream, took, start_s=start, end_s=start + took))
     return sorted(found, key=lambda op: op.start_s)
+
+
+def bars(case: str, spans: list[Op], unit: float, by: str = "engine") -> list[dict]:
+    """Rows for `plots.timeline`, in units of `unit` seconds: a lane an engine, or a stream.
+
+    >>> bars("predicted", timeline([Op("h2d", "a", 2)]), unit=2)[0]["end"]
+    1.0
+    """
+    first = min((op.start_s for op in spans), default=0)
+    rows = []
+    for op in spans:
+        lane = f"stream {op.stream}" if by == "stream" else _LANES[op.engine]
+        told = {"kind": "span", "case": case, "what": WHAT[op.engine], "lane": lane}
+        times = {"start": (op.start_s - first) / unit, "end": (op.end_s - first) / unit}
+        rows.append(told | times)
+    return rows
+
+
+_LANES = {"h2d": "copy engine", "kernel": "SMs", "d2h": "copy engine back"}

@@ -2,36 +2,38 @@
 
 from gpulab_utils.plots.base import LINES, MUTED, figure, legend, of_kind
 
-HATCHES = ("", "//", "..", "xx")
+KINDS = {  # colour and hatch of each kind of work
+    "copy": (LINES[1]["color"], "//"),
+    "work": (LINES[0]["color"], ""),
+    "copy back": (LINES[2]["color"], ".."),
+}
 
 
 def timeline(runs: list):
     """What ran when, a bar each: rows of kind "span", a group of lanes for each case."""
-    groups = []  # (case, spans)
+    groups = {}  # title: spans; a prediction is the same on every machine
     for label, rows in of_kind(runs, "span"):
-        for case in dict.fromkeys(r["case"] for r in rows):
-            spans = [r for r in rows if r["case"] == case]
-            known = "predicted" in case and any(case == c for c, _ in groups)
-            if not known:  # a prediction is the same on every machine
-                title = case if "predicted" in case else f"{case}, {label}"
-                groups.append((title, spans))
-    lanes = [(title, lane) for title, spans in groups for lane in _lanes(spans)]
-    height = 1.2 + 0.36 * len(lanes) + 0.25 * len(groups)
+        for row in rows:
+            case = row["case"]
+            title = case if case.startswith("predicted") else f"{case}, {label}"
+            groups.setdefault(title, {})[tuple(sorted(row.items()))] = row
+    groups = {title: list(spans.values()) for title, spans in groups.items()}
+    height = 1.2 + sum(0.4 * (len(_lanes(spans)) + 1) for spans in groups.values())
     fig, ax = figure(
         "time (1 is everything one after the other)", "", height=height, width=8
     )
-    looks = {
-        w: i for i, w in enumerate(dict.fromkeys(r["what"] for _, s in groups for r in s))
-    }
     places, y = [], 0.0
-    for title, spans in groups:
-        ax.annotate(title, (0, y - 0.75), fontsize=10, fontweight="bold", color=MUTED)
+    for title, spans in groups.items():
+        ax.annotate(title, (0, y - 0.6), fontsize=10, fontweight="bold", color=MUTED)
         for lane in _lanes(spans):
             places.append((y, lane))
-            _bars(ax, [r for r in spans if r["lane"] == lane], y, looks)
+            _bars(ax, [r for r in spans if r["lane"] == lane], y)
             y += 1
         y += 1
-    _name_lanes(ax, places, looks)
+    ax.set_yticks([y for y, _ in places], [lane for _, lane in places])
+    ax.set(ylim=(y - 1.4, -1.2), xlim=(0, None))
+    ax.grid(axis="y", visible=False)
+    _legend_once(ax)
     return fig
 
 
@@ -39,24 +41,25 @@ def _lanes(spans: list[dict]) -> list[str]:
     return list(dict.fromkeys(r["lane"] for r in spans))
 
 
-def _bars(ax, spans: list[dict], y: float, looks: dict) -> None:
+def _bars(ax, spans: list[dict], y: float) -> None:
     for r in spans:
-        i = looks[r["what"]]
+        color, hatch = KINDS[r["what"]]
         box = [(r["start"], r["end"] - r["start"])]
-        color, hatch = LINES[i % len(LINES)]["color"], HATCHES[i % len(HATCHES)]
-        ax.broken_barh(
-            box, (y - 0.38, 0.76), facecolor=color, hatch=hatch, edgecolor="white"
-        )
+        look = {"facecolor": color, "hatch": hatch, "edgecolor": "white"}
+        ax.broken_barh(box, (y - 0.38, 0.76), label=r["what"], **look)
 
 
-def _name_lanes(ax, places: list, looks: dict) -> None:
-    ax.set_yticks([y for y, _ in places], [lane for _, lane in places])
-    ax.invert_yaxis()
-    ax.grid(axis="y", visible=False)
-    for what, i in looks.items():
-        color, hatch = LINES[i % len(LINES)]["color"], HATCHES[i % len(HATCHES)]
-        ax.bar(0, 0, color=color, hatch=hatch, edgecolor="white", label=what)
-    ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
+def _legend_once(ax) -> None:
+    handles, labels = ax.get_legend_handles_labels()
+    first = dict(zip(reversed(list(labels)), reversed(list(handles)), strict=True))
+    kinds = [kind for kind in KINDS if kind in first]
+    ax.legend(
+        [first[k] for k in kinds],
+        kinds,
+        loc="upper left",
+        bbox_to_anchor=(1, 1),
+        frameon=False,
+    )
 
 
 def gain_against_chunks(runs: list):
@@ -82,5 +85,7 @@ def gain_against_chunks(runs: list):
                 ax.plot(*zip(*walls, strict=True), label="the same, host clock", **hollow)
     ax.axhline(1, color=MUTED, linewidth=1)
     ax.set_xscale("log", base=2)
+    ticks = sorted({r["chunks"] for _, rows in of_kind(runs, "gain") for r in rows})
+    ax.set_xticks(ticks, [str(n) for n in ticks])
     legend(ax)
     return fig
