@@ -581,14 +581,15 @@ rows = [bytes_of(way, *size, ways[way]) for size in (big, few) for way in ways]
 
 # %% tags=["nbval-ignore-output"]
 job = pick(cpu=(2, 128), gpu=(16, 512), tiny=(1, 8))
-model, _, _, plain = setup(*job, None)
-mixed = setup(*job, here.dtype)[3]
+depth = pick(cpu=1, gpu=8, tiny=1)
+model, _, _, plain = setup(*job, None, depth)
+mixed = setup(*job, here.dtype, depth)[3]
 tokens = job[0] * job[1]
 in_fp32 = numerics.products(model, tokens, torch.float32)
-of_step = compare(in_fp32, plain, budget_s=1.5)
-of_unit = compare(in_fp32, numerics.products(model, tokens, here.dtype), budget_s=1)
+of_step = compare(in_fp32, plain, budget_s=2)
+of_unit = compare(in_fp32, numerics.products(model, tokens, here.dtype), budget_s=1.5)
 predicted = 1 / (1 - of_step.value + of_step.value / of_unit.value)
-gain = compare(plain, mixed, budget_s=2.5)
+gain = compare(plain, mixed, budget_s=3)
 
 # %% tags=["nbval-ignore-output"]
 net, images = numerics.lenet(), torch.randn(4, 1, 28, 28, device=here.device)
@@ -664,13 +665,14 @@ assert all(0.99 < k / state["torch.autocast"] < 1.01 for k in kept), kept
 claims.check("A-3.2b", fp32_only and 0.45 < saved < 0.8, {"saved": saved, "kept": kept})
 
 # %% [markdown]
-# So it helps a large batch, and not a large model: with few tokens nothing is saved, the copies
-# even cost, and the deepest model that trains is as deep as before.
+# So it helps a large batch, and not a large model: with few tokens the peak is as high (the copies
+# make autograd keep even more), and the deepest model that trains is as deep as before.
 
 # %% tags=["nbval-ignore-output"]
 at_big, at_few = (rows[i + 1]["total"] / rows[i]["total"] for i in (0, 2))
 same = 0.9 <= deepest[1, True] / deepest[1, False] <= 1.1
 more = deepest[8, True] / deepest[8, False]
+assert rows[3]["saved"] > rows[2]["saved"], "a copy of each weight"
 assert seen is None or 0.8 < seen[1] / seen[0] < 1.2, seen
 found = {"many": at_big, "few": at_few, "seen": seen, "more": more}
 claims.check("C-3.4c", at_big < 0.9 and 0.95 < at_few < 1.2 and same and more > 1.2, found)

@@ -1,10 +1,11 @@
 """What do few bits give, and take? Formats and their errors, matrix units, mixed precision.
 
-`formats` rounds to any format and predicts the error of a product, `unit` finds what
+`formats` rounds to any format and predicts the error of a product, `hardware` finds what
 multiplies matrices here and switches it off, `mixed` counts what autocast does to a step.
 """
 
 from gpulab_utils.numerics.formats import FORMATS, expected_error, rounded, scaled
+from gpulab_utils.numerics.hardware import gains, tf32, unit, without_unit
 from gpulab_utils.numerics.mixed import (
     autocast,
     backward_values,
@@ -15,7 +16,6 @@ from gpulab_utils.numerics.mixed import (
     scaler,
     state_bytes,
 )
-from gpulab_utils.numerics.unit import gains, tf32, unit, without_unit
 
 __all__ = ["FORMATS", "expected_error", "rounded", "scaled"]
 __all__ += ["autocast", "backward_values", "largest", "lenet", "products"]

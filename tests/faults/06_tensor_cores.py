@@ -75,6 +75,11 @@ FAULTS = [
         'ways = {"fp32": None, "AMP": None}',
         'claims.check("A-3.2b"',
     ),
+    (
+        "at_big, at_few = (rows[i + 1]",
+        'rows[3]["saved"] = 0\nat_big, at_few = (rows[i + 1]',
+        'rows[3]["saved"] > rows[2]["saved"]',
+    ),
     ("seen = None", "seen = [10, 20]", "seen is None or"),
     (
         "at_big, at_few = (rows[i + 1]",
@@ -87,7 +92,7 @@ FAULTS = [
         "lenet.lies_in(0.02, 1.6)",
     ),
     (
-        "gain = compare(plain, mixed, budget_s=2.5)",
+        "gain = compare(plain, mixed, budget_s=3)",
         "gain, predicted = Ratio(1, aa=1), 2",
         'claims.check("A-3.2a"',
     ),
