@@ -154,9 +154,9 @@ def workers(n: int, *, prefetch: int = 2, keep: bool = True) -> dict:
     return {"num_workers": n, "multiprocessing_context": method} | kept
 
 
-def first_batch_s(method: str) -> float:
-    """Seconds to the first batch of one worker started by `method`, in a new process."""
-    child = [sys.executable, "-c", _FIRST, method]
+def spawn_s() -> float:
+    """Seconds until a spawned process has imported torch: what each worker does first."""
+    child = [sys.executable, "-c", _SPAWN]
     done = subprocess.run(child, env=_env(), capture_output=True, text=True, check=True)
     return float(done.stdout)
 
@@ -182,12 +182,14 @@ def _env() -> dict[str, str]:
     }
 
 
-_FIRST = """
-import sys, time
-from gpulab_utils.jpegs import Waiting
-from torch.utils.data import DataLoader
-how = {"num_workers": 1, "multiprocessing_context": sys.argv[1]}
+_SPAWN = """
+import time
+from importlib import import_module
+from multiprocessing import get_context
+
 start = time.perf_counter()
-next(iter(DataLoader(Waiting([0.0]), 1, **how)))
+worker = get_context("spawn").Process(target=import_module, args=["torch.utils.data"])
+worker.start()
+worker.join()
 print(time.perf_counter() - start)
 """

@@ -1,0 +1,94 @@
+"""What makes lab 09 wrong, and the check that must see it."""
+
+FAULTS = [
+    # Does prefetching shorten a load, or hide it?
+    (
+        "max(LOAD_MS / workers, step_ms) if workers",
+        "LOAD_MS / workers + step_ms if workers",
+        "abs(long_s - batch_ms(workers, 10))",
+    ),
+    (
+        "jpegs.Waiting([item_s] * 64)",
+        "jpegs.Waiting([item_s / 2] * 64)",
+        "shortest >= item_s",
+    ),
+    (
+        "compare(lambda: epoch(one, 10), lambda: epoch(four, 10), **shorter)",
+        "Ratio(1, aa=1)",
+        "scaled.lies_in(",
+    ),
+    (
+        "compare(lambda: epoch(eight, 10), lambda: epoch(four, 10), **shorter)",
+        "Ratio(0.5, aa=1)",
+        "past.lies_in(0.7, 1.4)",
+    ),
+    ('compare(*steps, clock="wall", budget_s=2.6)', "Ratio(1, aa=1)", "depth.lies_in("),
+    (
+        "compare(lambda: epoch(none, 30), lambda: epoch(one, 30), **longer)",
+        "Ratio(1, aa=1)",
+        "hidden.lies_in(",
+    ),
+    # How many workers does a real decoder need?
+    (
+        "DataLoader(pictures, 4, **jpegs.workers(2))",
+        "DataLoader(pictures, 4, sampler=range(11, -1, -1))",
+        "torch.cat(order).tolist() == list(range(12))",
+    ),
+    (
+        "DataLoader(pictures, 4, **jpegs.workers(2))",
+        "DataLoader(jpegs.Pictures(folder.name, 12, draft=True), 4)",
+        "torch.equal(torch.cat(images),",
+    ),
+    (
+        "compare(lambda: pictures[0], lambda: drafts[0], budget_s=0.6)",
+        "Ratio(1, aa=1)",
+        "cheaper.lies_in(1.5)",
+    ),
+    ("folder.cleanup()", "pass", "not Path(folder.name).exists()"),
+    # What does a batch share?
+    (
+        "for rows in (1, 16, 128)",
+        "for rows in (1, 15, 128)",
+        "16 * one.bytes_moved - some.bytes_moved",
+    ),
+    ("compare(lots.run, some.run)", "Ratio(0.3, aa=1)", "waits.lies_in(0.8)"),
+    (
+        "compare(lambda: [single.run() for _ in range(64)], together.run)",
+        "Ratio(1, aa=1)",
+        "calls.lies_in(8)",
+    ),
+    (
+        "compare(lambda: [one.run() for _ in range(16)], some.run, budget_s=1.5)",
+        "Ratio(1, aa=1)",
+        "shared.lies_in(",
+    ),
+    # When do workers and pinning do nothing?
+    (
+        'compare(anew, drain, clock="wall", budget_s=1.5)',
+        "Ratio(1, aa=1)",
+        "new.lies_in(2)",
+    ),
+    (
+        "here, kept = device.here(),",
+        'here, kept = __import__("dataclasses").replace(device.here(), is_gpu=True),',
+        "batch.is_pinned() == here.is_gpu",
+    ),
+    (
+        '("if True:", \'if __name__ == "__main__":\')',
+        '("if True:", "if True:")',
+        'list(said.values()) == ["AttributeError", "RuntimeError", "works"]',
+    ),
+    # Your turn
+    ("my_workers = None", "my_workers = 10", "my_workers in (None, needed)"),
+    (
+        "load_ms / cores <= step_ms",
+        "load_ms <= step_ms",
+        '(said == "cheaper items") == (long_s > 1.01 * step)',
+    ),
+    (
+        "if load_ms < step_ms / 10:",
+        "if load_ms < step_ms:",
+        '(said == "leave it") == (load < step / 10)',
+    ),
+    ("my_bytes = None", "my_bytes = 77_070_336", "my_bytes in (None, ahead)"),
+]
