@@ -160,9 +160,9 @@ def _do(call: Call, gpu: Gpu, fn: Callable) -> int:
 class Pool:
     """The stream rule of torch's caching allocator: who may get a freed block, and when.
 
-    A block belongs to the stream it was allocated on. Freed, it is handed out again on that
-    stream at once, though another stream may still read it: the allocator knows of another
-    only by `record_stream`, and then waits for what that was given before the free.
+    Freed, a block is handed out again on the stream it was allocated on, at once, though
+    another may still read it. Only `record_stream` tells the allocator of another: then it
+    waits for what that was given before the free.
     Source: PyTorch, `torch.Tensor.record_stream`.
     """
 
