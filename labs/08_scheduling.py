@@ -347,7 +347,7 @@ my_guess = None  # (largest, none)
 
 # %% tags=["nbval-ignore-output"]
 here, time = device.here(), pick(cpu=32, gpu=32, tiny=8)
-model = small_gpt.make(width=64, layers=pick(cpu=4, gpu=12, tiny=1), positions=time)
+model = small_gpt.make(width=64, layers=pick(cpu=2, gpu=12, tiny=1), positions=time)
 model = model.to(here.device)
 windows = small_gpt.batches("train", batch=4, time=time)
 ready = next(windows).to(here.device)  # [batch, time]
@@ -454,7 +454,7 @@ claims.check("A-6.2", measured.lies_in(predicted / 1.3, 1.3 * predicted), found)
 # row is free. A request's first token comes from its prompt, each other from a step.
 
 # %%
-long, short = 16, 2
+long, short = 12, 2
 wanted = [long, short, short, short, short] * 2 + [long, short]
 plans = {join: schedule(wanted, 4, join) for join in ("static", "continuous")}
 assert all(sum(map(len, p)) == sum(wanted) - len(wanted) for p in plans.values())
@@ -536,7 +536,7 @@ chat = tokenizer and tokenizer.apply_chat_template(
     chat, tokenize=False, add_generation_prompt=True
 )
 asked = {"repeat": chat, "go on": told} if tokenizer else {}
-n, ids = pick(cpu=24, gpu=48, tiny=8), text[None, :6].to(here.device)
+n, ids = pick(cpu=20, gpu=48, tiny=8), text[None, :6].to(here.device)
 six = compare(lambda: model(ids), lambda: model(ids[:, :1])) if asked else None
 spoken = {}
 for what, prompt in progress(asked.items(), "guessing"):

@@ -5,22 +5,16 @@ busy share   part of the time in which something ran: NVML's figure on a GPU, on
 call         one operation that the host issues: dispatch on a CPU, a launch on a GPU
 """
 
-import json
-import math
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import median
 
 from gpulab_utils import device
-from gpulab_utils.timing import Ratio, _aa
+from gpulab_utils.dispatch.waiting import spinning
 
+__all__ = ["amdahl", "busy_share", "calls", "graphed", "spinning", "waits"]
 SCALAR = "aten::_local_scalar_dense"  # a value is brought to the host: `.item()`, `if x:`
-ROUNDS, ROUND_S, SIZE = 10, 0.05, 2**17  # of a child beside a busy core
-HOG = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
 
 
 def amdahl(shares: Sequence[float], gains: Sequence[float]) -> float:
@@ -52,10 +46,13 @@ def busy_share(fn: Callable, *, budget_s: float = 1.0) -> float | None:
     """
     if device.here().is_gpu:
         return _nvml_share(fn, budget_s)
-    start, ran = time.perf_counter(), _ran_s()
-    while time.perf_counter() < start + budget_s:
-        fn()
-    return min(1.0, (_ran_s() - ran) / (time.perf_counter() - start))
+    from torch.utils.benchmark import set_torch_threads
+
+    with set_torch_threads(1):  # with more this one would sleep until the others are done
+        start, ran = time.perf_counter(), _ran_s()
+        while time.perf_counter() < start + budget_s:
+            fn()
+        return min(1.0, (_ran_s() - ran) / (time.perf_counter() - start))
 
 
 def _ran_s() -> float:
@@ -139,62 +136,3 @@ def graphed(fn: Callable) -> Callable:
     with torch.cuda.graph(graph):
         fn()
     return graph.replay
-
-
-def spinning() -> tuple[Ratio, dict[str, float]]:
-    """What spinning threads cost: an addition on all cores beside one busy process.
-
-    Returns (ACTIVE : PASSIVE, seconds of one addition on one thread, on all with PASSIVE
-    and on all with ACTIVE). Two children differ in `OMP_WAIT_POLICY` alone and are measured
-    one after the other. Under GPULAB_TINY nothing is started, and nothing can be judged.
-    """
-    if device.here().tiny:
-        return Ratio(1.0, aa=math.inf), {}
-    children = [_child(policy) for policy in ("PASSIVE", "ACTIVE")]
-    _ = [child.stdout.readline() for child in children]  # torch is loaded
-    children.append(subprocess.Popen([sys.executable, "-S", "-c", HOG]))
-    try:
-        told = [json.loads(c.communicate("go\n", timeout=60)[0]) for c in children[:2]]
-    finally:
-        for child in children:
-            child.kill()
-            child.wait()
-    (one, passive), (_, active) = told
-    took = {"one thread": one, "all, PASSIVE": passive, "all, ACTIVE": active}
-    took = {how: median(rounds) for how, rounds in took.items()}
-    return Ratio(median(active) / median(passive), max(_aa(passive), _aa(active))), took
-
-
-def cores() -> int:
-    """The cores that this process may use."""
-    asked = getattr(os, "sched_getaffinity", None)
-    return len(asked(0)) if asked else os.cpu_count() or 1
-
-
-def _child(policy: str) -> subprocess.Popen:
-    env = os.environ | {"OMP_WAIT_POLICY": policy, "GPULAB_DEVICE": "cpu"}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    command = [sys.executable, "-c", "from gpulab_utils import dispatch as d; d.work()"]
-    return subprocess.Popen(command, env=env, **pipes)
-
-
-def work() -> None:
-    """The child of `spinning`: waits for a line, then times one addition, in rounds."""
-    import torch
-
-    x = torch.ones(SIZE)
-    print("ready", flush=True)
-    sys.stdin.readline()
-    told = []
-    for threads in (1, cores()):
-        torch.set_num_threads(threads)
-        told.append([_round(x) for _ in range(ROUNDS)])
-    print(json.dumps(told))
-
-
-def _round(x) -> float:
-    start, done = time.perf_counter(), 0
-    while (took_s := time.perf_counter() - start) < ROUND_S:
-        x.add_(1)
-        done += 1
-    return took_s / done
