@@ -535,7 +535,8 @@ layers = pick(cpu=2, gpu=8, tiny=1)
 
 def setup(batch, time, dtype, layers=layers):
     """The forward pass and the whole step of a fresh model under autocast to `dtype`."""
-    model = small_gpt.make(width=width, layers=layers, positions=time).to(here.device)
+    with here.device:  # made where it will live
+        model = small_gpt.make(width=width, layers=layers, positions=time)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     ids = next(small_gpt.batches("train", batch=batch, time=time)).to(here.device)
 
@@ -618,16 +619,16 @@ results.record(LAB, [*rows, *times])
 # for, under the cap of a 12 GB card.
 
 # %% tags=["nbval-ignore-output"]
-cap = pick(
-    cpu=0, gpu=min(CARDS["rtx-3080-ti"].usable_bytes(), here.mem_bytes * 4 // 5), tiny=2**24
-)
+model = plain = mixed = in_fp32 = wide = alive = None  # room for what follows
+of_12_gb = min(CARDS["rtx-3080-ti"].usable_bytes(), here.mem_bytes * 4 // 5)
+cap = pick(cpu=0, gpu=of_12_gb, tiny=2**25)
 
 
 def trains(layers, dtype):
     """Whether one step of `layers` layers fits under the cap."""
     gc.collect()
     try:
-        with memory.cap(cap), here.device:
+        with memory.cap(cap):
             setup(1, 64, dtype, layers)[3]()
         return True
     except torch.OutOfMemoryError:
@@ -636,7 +637,7 @@ def trains(layers, dtype):
 
 seen = None
 if here.is_gpu:
-    depths = pick(cpu=(), gpu=range(16, 64, 2), tiny=range(1, 12, 3))
+    depths = pick(cpu=(), gpu=range(8, 64), tiny=range(1, 32))
     seen = [numerics.largest(lambda n, d=d: trains(n, d), depths) for d in ways.values()]
 
 # %% [markdown]
@@ -673,7 +674,7 @@ at_big, at_few = (rows[i + 1]["total"] / rows[i]["total"] for i in (0, 2))
 same = 0.9 <= deepest[1, True] / deepest[1, False] <= 1.1
 more = deepest[8, True] / deepest[8, False]
 assert rows[3]["saved"] > rows[2]["saved"], "a copy of each weight"
-assert seen is None or 0.8 < seen[1] / seen[0] < 1.2, seen
+assert seen is None or 0.8 * seen[0] <= seen[1] <= 1.2 * seen[0] > 0, seen
 found = {"many": at_big, "few": at_few, "seen": seen, "more": more}
 claims.check("C-3.4c", at_big < 0.9 and 0.95 < at_few < 1.2 and same and more > 1.2, found)
 
