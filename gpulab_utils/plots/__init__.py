@@ -30,7 +30,7 @@ _HOME = {
     "share_of_bound": "roofline",
     "timeline": "streams",
     "gain_against_chunks": "streams",
-    "batch_time_by_workers": "loading",
+    "epoch_by_workers": "loading",
     "images_by_workers": "loading",
     "time_by_batch": "loading",
     "time_by_start": "loading",

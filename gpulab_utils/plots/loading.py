@@ -1,18 +1,18 @@
-"""Figures of loading: a batch against workers, images a second, what a batch shares."""
+"""Figures of loading: an epoch against workers, images a second, what a batch shares."""
 
 from gpulab_utils.plots.base import LINES, MUTED, figure, legend, of_kind
 
 
-def batch_time_by_workers(runs: list):
-    """Milliseconds a batch against workers: measured, and predicted as a thin line."""
-    fig, ax = figure("workers", "time a batch (ms)", width=8)
+def epoch_by_workers(runs: list):
+    """Milliseconds of four batches against workers: measured, and a thin line predicted."""
+    fig, ax = figure("workers", "time of four batches (ms)", width=8)
     looks = iter(LINES)
     for label, rows in of_kind(runs, "prefetch"):
         for step_ms in sorted({r["step_ms"] for r in rows}, reverse=True):
             some = [r for r in rows if r["step_ms"] == step_ms]
             x, look = [r["workers"] for r in some], next(looks)
             name = f"step of {step_ms:g} ms, {label}"
-            took = [1e3 * r["batch_s"] for r in some]
+            took = [1e3 * r["took_s"] for r in some]
             ax.plot(x, took, label=name, **look | {"linestyle": ""})
             told = [1e3 * r["predicted_s"] for r in some]
             ax.plot(x, told, color=look["color"], linewidth=1, label=f"predicted, {name}")

@@ -47,18 +47,18 @@ FAULTS = [
     ("folder.cleanup()", "pass", "not Path(folder.name).exists()"),
     # What does a batch share?
     (
-        "for rows in (1, 16, 128)",
-        "for rows in (1, 15, 128)",
+        "for rows in (1, 16, 64)",
+        "for rows in (1, 15, 64)",
         "16 * one.bytes_moved - some.bytes_moved",
     ),
-    ("compare(lots.run, some.run)", "Ratio(0.3, aa=1)", "waits.lies_in(0.8)"),
+    ("compare(lots.run, some.run, budget_s=1.2)", "Ratio(0.3, aa=1)", "waits.lies_in(0.8)"),
     (
         "compare(lambda: [single.run() for _ in range(64)], together.run)",
         "Ratio(1, aa=1)",
         "calls.lies_in(8)",
     ),
     (
-        "compare(lambda: [one.run() for _ in range(16)], some.run, budget_s=1.5)",
+        "compare(lambda: [one.run() for _ in range(16)], some.run, budget_s=2.6)",
         "Ratio(1, aa=1)",
         "shared.lies_in(",
     ),
