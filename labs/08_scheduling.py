@@ -375,7 +375,7 @@ links = {
     "optimizer": (looped.step, fused.step),
 }
 own = {
-    name: [seconds(fn, budget_s=0.6) for fn in pair]
+    name: [seconds(fn, budget_s=0.4) for fn in pair]
     for name, pair in progress(links.items(), "each link by itself")
 }
 
@@ -398,8 +398,8 @@ def step(which):
     links["optimizer"][which[2]]()
 
 
-measured = compare(lambda: step((0, 0, 0)), lambda: step((1, 1, 1)), budget_s=2.5)
-idle = compare(lambda: step((0, 0, 0)), lambda: step((1, 0, 0)), budget_s=1.5)
+measured = compare(lambda: step((0, 0, 0)), lambda: step((1, 1, 1)), budget_s=2)
+idle = compare(lambda: step((0, 0, 0)), lambda: step((1, 0, 0)), budget_s=1)
 print(
     f"predicted {predicted:.2f}, measured over predicted {measured.value / predicted:.2f}"
 )
@@ -510,7 +510,7 @@ prompts = [
 torch.set_grad_enabled(False)
 threads, _ = torch.get_num_threads(), torch.set_num_threads(1)  # its own time is measured
 sizes = progress(range(1, 5), "batches of one to four")
-own = {n: serve(model, prompts[:n], [6] * n, n, "static") for n in sizes}
+own = {n: serve(model, prompts[:n], [4] * n, n, "static") for n in sizes}
 predicted = {join: cost(own, steps) for join, steps in plans.items()}
 
 # %% tags=["nbval-ignore-output"]
@@ -536,8 +536,10 @@ chat = tokenizer and tokenizer.apply_chat_template(
     chat, tokenize=False, add_generation_prompt=True
 )
 asked = {"repeat": chat, "go on": told} if tokenizer else {}
-n, ids = pick(cpu=20, gpu=48, tiny=8), text[None, :6].to(here.device)
-six = compare(lambda: model(ids), lambda: model(ids[:, :1])) if asked else None
+n, ids = pick(cpu=16, gpu=48, tiny=8), text[None, :6].to(here.device)
+six = (
+    compare(lambda: model(ids), lambda: model(ids[:, :1]), budget_s=0.8) if asked else None
+)
 spoken = {}
 for what, prompt in progress(asked.items(), "guessing"):
     coded = tokenizer(prompt, add_special_tokens=False, return_tensors="pt").input_ids

@@ -43,12 +43,12 @@ FAULTS = [
         'shares["batch drawn"] < 0.03',
     ),
     (
-        "compare(lambda: step((0, 0, 0)), lambda: step((1, 0, 0)), budget_s=1.5)",
+        "compare(lambda: step((0, 0, 0)), lambda: step((1, 0, 0)), budget_s=1)",
         "Ratio(2, aa=1)",
         "idle.lies_in(0.8, 1.25)",
     ),
     (
-        "compare(lambda: step((0, 0, 0)), lambda: step((1, 1, 1)), budget_s=2.5)",
+        "compare(lambda: step((0, 0, 0)), lambda: step((1, 1, 1)), budget_s=2)",
         "Ratio(2 * predicted, aa=1)",
         "measured.lies_in(",
     ),
