@@ -13,7 +13,7 @@
 # | --- | --- |
 # | You will | **predict** a copy's time and a model's speed from two numbers of a road; **decide** whether a transfer is worth mending |
 # | Before | 02_bottlenecks |
-# | Minutes | 40 to read, 1 to run |
+# | Minutes | 40 to read, 2 to run |
 # | CPU | 4 GiB RAM, 1.6 GB disk |
 # | GPU | 4 GiB VRAM |
 # | Theory | [What does the road cost?](../book/03_transfer.md) |
@@ -85,7 +85,7 @@ for name in "rtx-3080-ti", "rtx-4090", "h200-sxm":
     print(f"{card.name}: {link}, memory {memory / 1e9:.0f} GB/s, {memory / slot:.0f} times")
 
 # %% [markdown]
-# A copy is a wait and a flow: seconds = latency + bytes / rate. Take ten microseconds and 25
+# A copy is a wait and a flow: seconds = latency + bytes / rate. Take ten microseconds and $25$
 # GB/s, and send what programs send:
 
 # %%
@@ -120,9 +120,9 @@ results.record(LAB, rows)  # does nothing unless GPULAB_RECORD=1
 # %% tags=["nbval-ignore-output"]
 straight = "host to device, pinned" if here.is_gpu else "memory"
 large = pick(cpu=3 * 2**23, gpu=3 * 2**26, tiny=3 * 2**14)
-foretold = lines[straight].seconds(large) / lines[straight].seconds(large // 48)
-grown = compare(roads.send(straight, large), roads.send(straight, large // 48))
-n = roads.sizes()[-1]
+foretold = lines[straight].seconds(large) / lines[straight].seconds(large // 8)
+grown = compare(roads.send(straight, large), roads.send(straight, large // 8))
+n = roads.sizes()[-2]
 links, why_not = roads.gap(n)
 
 # %% [markdown]
@@ -142,7 +142,7 @@ if "pipe" in roads.names():
 model = small_gpt.make(
     width=pick(cpu=128, gpu=512, tiny=64), layers=pick(cpu=2, gpu=8, tiny=1), positions=128
 ).to(here.device)
-tokens = next(small_gpt.batches("train", batch=8, time=pick(cpu=64, gpu=128, tiny=8)))
+tokens = next(small_gpt.batches("train", batch=8, time=pick(cpu=32, gpu=128, tiny=8)))
 photos = torch.ones(pick(cpu=64, gpu=64, tiny=1), 3, 224, 224)  # [batch, colour, 224, 224]
 there = {x: torch.zeros_like(x, device=here.device) for x in (tokens, photos)}
 thin = torch.nn.Sequential(
@@ -159,6 +159,7 @@ def carry(x, times=1):
 learn = compare(
     lambda: model(input_ids=there[tokens], labels=there[tokens]).loss.backward(),
     lambda: carry(tokens, 20),
+    budget_s=1.5,
 )
 looked = compare(lambda: carry(photos), lambda: thin(there[photos]))
 shares = {"tokens": 1 / (20 * learn.value), "photos": looked.value}
@@ -189,9 +190,9 @@ for run in results.shown(LAB, rows):
 # copy's: the next question is about that.
 
 # %% tags=["nbval-ignore-output"]
-assert grown.lies_in(foretold / 1.6, foretold * 1.6) is not False, (grown, foretold)
-assert crossing is None or crossing.lies_in(1.25) is not False, crossing
-claims.check("C-1.3a", links.lies_in(1.5), {"links": links, "bytes": n}, why_not)
+assert grown.lies_in(foretold / 2, foretold * 2) is not False, (grown, foretold)
+assert crossing is None or crossing.lies_in(1.1) is not False, crossing
+claims.check("C-1.3a", links.lies_in(1.25), {"links": links, "bytes": n}, why_not)
 
 # %% [markdown]
 # Article B: "efficient transfer helps". For tokens there is nothing to help: their copy is lost
@@ -235,7 +236,7 @@ my_guess = None
 # Counts first; they need no clock. (Windows does not tell; a GPU's host memory has them too.)
 
 # %% tags=["nbval-ignore-output"]
-here, n = device.here(), pick(cpu=2**26, gpu=2**26, tiny=2**22)
+here, n = device.here(), pick(cpu=2**25, gpu=2**26, tiny=2**22)
 source = torch.ones(n, dtype=torch.uint8)  # [n] bytes
 kept, fresh = torch.ones_like(source), roads.fresh(n)
 on_kept = roads.faulted(lambda: kept.copy_(source))
@@ -266,7 +267,7 @@ def staged():
 twice = compare(staged, direct)
 
 # %% tags=["nbval-ignore-output"]
-messages = torch.ones(1000, 1024, dtype=torch.uint8)  # [message, bytes]
+messages = torch.ones(1000, 2048, dtype=torch.uint8)  # [message, bytes]
 arrived = torch.empty_like(messages, device=here.device)
 
 
@@ -333,7 +334,7 @@ assert twice.lies_in(0.8) is not False, twice
 # %% tags=["nbval-ignore-output"]
 assert same.lies_in(0.4, 1.6) is not False, same
 claims.check(
-    "B-3.3.2", packed.lies_in(4), {"packed": packed, "staged": twice, "same": same}
+    "B-3.3.2", packed.lies_in(3), {"packed": packed, "staged": twice, "same": same}
 )
 
 # %% [markdown]
@@ -343,7 +344,7 @@ claims.check(
 #
 # "The high-bandwidth interface satisfies the huge need for memory" (article B); "every
 # parameter must be stored in VRAM" (article C). Layers can stay elsewhere and come over the
-# road when they are needed. A token of Llama-2-13B on an RTX 3080 Ti, resident and over 25 GB/s:
+# road when they are needed. A token of Llama-2-13B on an RTX 3080 Ti, resident and over $25$ GB/s:
 
 # %%
 for weights in "fp16", "int4-g128":
@@ -369,29 +370,35 @@ my_guess = None
 
 # %% tags=["nbval-ignore-output"]
 here, lines = device.here(), roads.lines()
-stack = roads.Stack(layers=8, side=pick(cpu=2048, gpu=2048, tiny=32))
+deep = 16
+stack = roads.Stack(layers=deep, side=pick(cpu=1024, gpu=1024, tiny=32))
 whole = stack.step()  # [1, side], every layer resident
 for way in roads.ways():
-    assert (stack.step(8, way) - whole).abs().max() < 1e-3, way
+    assert (stack.step(deep, way) - whole).abs().max() < 1e-3, way
 
 # %% tags=["nbval-ignore-output"]
 resident_s, n = seconds(stack.step), stack.layer_bytes
 rows = []
 for way, road in roads.ways().items():
-    for away in range(0, 9, 2):
+    for away in range(0, deep + 1, 4):
         took_s = seconds(lambda k=away, w=way: stack.step(k, w), budget_s=0.2)
         told = {"away": away, "foretold_s": resident_s + away * lines[road].seconds(n)}
         rows.append({"kind": "away", "road": road, "took_s": took_s, "bytes": n} | told)
 
 # %% [markdown]
-# Two checks in turns: all layers from afar against none, and all from afar against none with as
-# many bare copies.
+# Two checks in turns: all layers from afar against none, and a quarter of them from afar against
+# none with as many bare copies.
 
 # %% tags=["nbval-ignore-output"]
-over = roads.send(roads.ways()["kept"], n)
-slower = 1 + 8 * lines[roads.ways()["fresh"]].seconds(n) / resident_s
-spilled = compare(lambda: stack.step(8, "fresh"), stack.step, budget_s=1.5)
-along = compare(lambda: stack.step(8), lambda: (stack.step(), [over() for _ in range(8)]))
+far, some = roads.ways()["fresh"], deep // 4
+over = roads.send(far, n)
+slower = 1 + deep * lines[far].seconds(n) / resident_s
+spilled = compare(lambda: stack.step(deep, "fresh"), stack.step, budget_s=2.5)
+along = compare(
+    lambda: stack.step(some, "fresh"),
+    lambda: (stack.step(), [over() for _ in range(some)]),
+    budget_s=1.5,
+)
 
 # %% [markdown]
 # And the other way round: how many extra bytes may a step carry before it feels them? Its time
@@ -399,8 +406,8 @@ along = compare(lambda: stack.step(8), lambda: (stack.step(), [over() for _ in r
 
 # %% tags=["nbval-ignore-output"]
 straight = "host to device, pinned" if here.is_gpu else "memory"
-chunk = pick(cpu=2**18, gpu=2**22, tiny=2**12)
-square = torch.randn(pick(cpu=512, gpu=4096, tiny=16), 512, device=here.device)
+chunk = pick(cpu=2**18, gpu=2**20, tiny=2**12)
+square = torch.randn(pick(cpu=512, gpu=8192, tiny=16), 512, device=here.device)
 bring, step_s = roads.send(straight, chunk), seconds(lambda: square @ square.T)
 
 
@@ -445,7 +452,7 @@ for run in results.shown(LAB, rows):
         )
 claims.check(
     "B-1.2",
-    spilled.lies_in(max(1.5, slower / 2), max(4, 2 * slower)),
+    spilled.lies_in(max(1.5, slower / 2.5), max(4, 2.5 * slower)),
     {"spilled": spilled, "foretold": slower},
 )
 
@@ -456,7 +463,7 @@ claims.check(
 
 # %% tags=["nbval-ignore-output"]
 claims.check("C-1.1b", along.lies_in(0.6, 1.7), {"along": along, "layer_bytes": n})
-claims.check("C-1.3b", doubled.lies_in(1.5, 2.8), {"doubled": doubled} | felt)
+claims.check("C-1.3b", doubled.lies_in(1.4, 3.5), {"doubled": doubled} | felt)
 
 # %% [markdown]
 # ## Can the fit foretell a real model whose weights are elsewhere?
@@ -589,19 +596,19 @@ for run in results.shown(LAB, rows):
 # ### Explain
 #
 # The answer is the same, and its speed was foretold by lines that never saw the model. On a CPU
-# with memory to spare the disk is not even asked: the files lie in the page cache, and most of the
-# time goes into fresh pages, which the faults tell, and into Python.
+# with memory to spare the disk is not even asked: the files lie in the page cache. What costs is
+# mapping and copying, a fresh page for every 4 KiB of the two large tensors, and Python.
 
 # %% tags=["nbval-ignore-output"]
 assert off_by < 1e-2, off_by
-near = offloaded and offloaded.lies_in(foretold / 2.2, foretold * 2.2)
+near = offloaded and offloaded.lies_in(foretold / 3, foretold * 3)
 assert near is not False, (offloaded, foretold)
 
 # %% [markdown]
 # ## Your turn
 #
 # **1. Predict.** A 70B model in 4 bit reads about $39\times10^9$ bytes a token. A card holds 24 of
-# these 39 GB, the rest comes over 25 GB/s. How many seconds does the road alone take for a token?
+# these 39 GB, the rest comes over $25$ GB/s. How many seconds does the road alone take for a token?
 
 # %%
 my_seconds = None  # your answer
@@ -635,8 +642,8 @@ for n_bytes in 10, 10**3, 10**6, 10**9:
     print(f"1000 messages of {n_bytes:,} bytes: {right:.1f} times")
 
 # %% [markdown]
-# **3. Decide.** A training step takes 250 ms. Its batch is 256 photos of $3 \times 224 \times 224$
-# bytes, and the road carries 12 GB/s. Is pinning the batch worth your afternoon: "yes" or "no"?
+# **3. Decide.** A training step takes $250$ ms. Its batch is 256 photos of $3 \times 224 \times 224$
+# bytes, and the road carries $12$ GB/s. Is pinning the batch worth your afternoon: "yes" or "no"?
 
 # %%
 my_answer = None  # "yes" or "no"

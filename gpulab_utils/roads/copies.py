@@ -49,10 +49,8 @@ class Place:
 
 def sizes() -> list[int]:
     """Bytes of the copies that the lines are fitted to."""
-    return [
-        2**n
-        for n in device.pick(cpu=range(12, 28, 3), gpu=range(12, 31, 3), tiny=(12, 15, 18))
-    ]
+    cpu, gpu = (12, 15, 18, 22, 24, 27), (12, 15, 18, 22, 24, 27, 30)
+    return [2**n for n in device.pick(cpu=cpu, gpu=gpu, tiny=(12, 15, 18))]
 
 
 def names() -> tuple[str, ...]:
