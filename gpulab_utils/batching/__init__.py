@@ -95,6 +95,7 @@ def row(what: str, plain: Passes, guessed: Passes, wide_cost: float) -> dict:
         "counted": len(plain.widths) / len(guessed.widths),
         "expected": len(plain.widths) / equal,
         "timed": plain.took_s / guessed.took_s,
+        "price": wide_cost,
     }
 
 
