@@ -17,47 +17,56 @@ SHAPE = (5, 1023, "float32", True)  # one value less than a block
 HERE = Path(triton_ops.__file__)
 
 
-@pytest.mark.skipif(not triton_ops.available(), reason="no Triton for this system")
-class TestInterpreted:
-    @pytest.fixture(scope="class")
-    def seen(self):
-        cases = [(37, 781, "float32", True), SHAPE, (1, 1, "float32", True)]
-        cases += [(64, 1024, "float32", True), (37, 781, "float16", True)]
-        return triton_ops.in_interpreter(cases)
+needs_triton = pytest.mark.skipif(
+    not triton_ops.available(), reason="no Triton for this system"
+)
 
-    def test_agrees_with_float64_on_awkward_shapes(self, seen):
-        for case in (s for s in seen if s.dtype == "float32"):
-            assert case.kernel < TOLERANCE, case
-            assert case.inside, case
 
-    def test_rounds_once_where_the_chain_rounds_each_time(self, seen):
-        half = seen[-1]
-        assert half.kernel < 0.8 * half.eager
-        assert half.kernel == pytest.approx(half.library, rel=0.2)
+@pytest.fixture(scope="module")
+def seen():
+    cases = [(37, 781, "float32", True), SHAPE, (1, 1, "float32", True)]
+    cases += [(64, 1024, "float32", True), (37, 781, "float16", True)]
+    return triton_ops.in_interpreter(cases)
 
-    @pytest.mark.parametrize(
-        ("line", "broken"),
-        [
-            ("x_at + row * columns + at, mask=inside, other=0.0", "error"),
-            ("y_at + row * columns + at, y, mask=inside", "place"),
-        ],
+
+@needs_triton
+def test_agrees_with_float64_on_awkward_shapes(seen):
+    for case in (s for s in seen if s.dtype == "float32"):
+        assert case.kernel < TOLERANCE, case
+        assert case.inside, case
+
+
+@needs_triton
+def test_rounds_once_where_the_chain_rounds_each_time(seen):
+    half = seen[-1]
+    assert half.kernel < 0.8 * half.eager
+    assert half.kernel == pytest.approx(half.library, rel=0.2)
+
+
+@needs_triton
+@pytest.mark.parametrize(
+    ("line", "broken"),
+    [
+        ("x_at + row * columns + at, mask=inside, other=0.0", "error"),
+        ("y_at + row * columns + at, y, mask=inside", "place"),
+    ],
+)
+def test_a_missing_mask_is_seen(tmp_path, line, broken):
+    """Each mask, taken out of a copy of the source, is missed by one of the checks."""
+    text = HERE.read_text(encoding="utf-8")
+    assert text.count(line) == 1
+    package = tmp_path / "gpulab_utils"
+    shutil.copytree(HERE.parent, package, ignore=shutil.ignore_patterns("data"))
+    edited = text.replace(line, line.split(", mask")[0])
+    (package / HERE.name).write_text(edited, encoding="utf-8")
+    ask = "from gpulab_utils import triton_ops as t;"
+    ask += f"print(t.in_interpreter([{SHAPE}])[0])"
+    done = subprocess.run(
+        [sys.executable, "-c", ask], cwd=tmp_path, capture_output=True, text=True
     )
-    def test_a_missing_mask_is_seen(self, tmp_path, line, broken):
-        """Each mask, taken out of a copy of the source, is missed by one of the checks."""
-        text = HERE.read_text(encoding="utf-8")
-        assert text.count(line) == 1
-        edited = line.split(", mask")[0]
-        package = tmp_path / "gpulab_utils"
-        shutil.copytree(HERE.parent, package, ignore=shutil.ignore_patterns("data"))
-        (package / HERE.name).write_text(text.replace(line, edited), encoding="utf-8")
-        ask = "from gpulab_utils import triton_ops as t; import sys;"
-        ask += f"print(t.in_interpreter([{SHAPE}])[0])"
-        done = subprocess.run(
-            [sys.executable, "-c", ask], cwd=tmp_path, capture_output=True, text=True
-        )
-        seen = eval(done.stdout, {"Seen": triton_ops.Seen})
-        assert (seen.kernel > TOLERANCE) == (broken == "error"), done.stderr
-        assert seen.inside == (broken != "place")
+    found = eval(done.stdout, {"Seen": triton_ops.Seen})
+    assert (found.kernel > TOLERANCE) == (broken == "error"), done.stderr
+    assert found.inside == (broken != "place")
 
 
 @pytest.mark.parametrize("rows", [0, 65])

@@ -17,7 +17,9 @@ def _rows(runs: list, kind: str) -> list[tuple[str, list[dict]]]:
 
 def gain_against_size(runs: list):
     """How many times as fast a fused chain is, in place and with new memory a step."""
-    fig, ax = figure("bytes of the input", "times as long without fusing", log="xy", width=8)
+    fig, ax = figure(
+        "bytes of the input", "times as long without fusing", log="xy", width=8
+    )
     looks = iter(LINES)
     for label, rows in _rows(runs, "fused"):
         x = [r["bytes"] for r in rows]
@@ -43,12 +45,12 @@ def calls_to_pay_back(runs: list):
 
 def use_of_peak(runs: list):
     """Share of this machine's own matmul rate that a loop and one call reach."""
-    fig, ax = figure("share of the rate of a large matmul", "", log="x", height=2.6, width=8)
+    fig, ax = figure(
+        "share of the rate of a large matmul", "", log="x", height=2.6, width=8
+    )
     for (label, rows), look in zip(_rows(runs, "loop"), LINES, strict=False):
         names = [r["what"] for r in rows]
-        ax.plot(
-            [r["share"] for r in rows], names, label=label, **look | {"linestyle": ""}
-        )
+        ax.plot([r["share"] for r in rows], names, label=label, **look | {"linestyle": ""})
     ax.axvline(1, color=MUTED, linewidth=1)
     ax.margins(y=0.4)
     legend(ax)
@@ -63,7 +65,9 @@ def error_by_kernel(runs: list):
         names = [r["dtype"] for r in rows]
         for way in "eager", "kernel", "library":
             errors = [r[way] for r in rows]
-            ax.plot(errors, names, label=f"{way}, {label}", **next(looks) | {"linestyle": ""})
+            ax.plot(
+                errors, names, label=f"{way}, {label}", **next(looks) | {"linestyle": ""}
+            )
     ax.margins(y=0.4)
     legend(ax)
     return fig

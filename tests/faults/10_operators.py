@@ -80,7 +80,7 @@ FAULTS = [
     ("my_times = None", "my_times = 2", "my_times is None or"),
     (
         "math.ceil(compile_s / saved_s) if saved_s > 0 else None",
-        "1",
+        "None",
         "(calls is not None) == gains",
     ),
     (
