@@ -158,14 +158,14 @@ assert shortest >= item_s, "a wait was shortened"
 # deep queue lives through it, a shallow one runs empty.
 
 # %% tags=["nbval-ignore-output"]
-uneven, step_s = [item_s / 4] * 5 + [24 * item_s], 4 * item_s  # one item a batch
+uneven, step_s = [item_s / 4] * 5 + [48 * item_s], 8 * item_s  # one item a batch
 deep, flat = (
-    DataLoader(jpegs.Waiting(uneven * 2), 1, **jpegs.workers(1, prefetch=p)) for p in (6, 1)
+    DataLoader(jpegs.Waiting(uneven), 1, **jpegs.workers(1, prefetch=p)) for p in (6, 1)
 )
 steps = [lambda f=feed: [time.sleep(step_s) for _ in f] for feed in (flat, deep)]
-depth = compare(*steps, clock="wall", budget_s=2.6)
+depth = compare(*steps, clock="wall", budget_s=2.4)
 deep = flat = feed = steps = None
-one, six = (jpegs.total_s(uneven * 2, step_s, workers=1, prefetch=p) for p in (1, 6))
+one, six = (jpegs.total_s(uneven, step_s, workers=1, prefetch=p) for p in (1, 6))
 
 # %% tags=["nbval-ignore-output"]
 pairs = {
@@ -379,7 +379,7 @@ one, some, lots = (linear("large", large, rows) for rows in (1, 16, 64))
 assert 16 * one.bytes_moved - some.bytes_moved == 15 * sum(w.nbytes for w in large)
 
 # %% tags=["nbval-ignore-output"]
-shared = compare(lambda: [one.run() for _ in range(16)], some.run, budget_s=2.6)
+shared = compare(lambda: [one.run() for _ in range(16)], some.run, budget_s=2)
 waits = compare(lots.run, some.run, budget_s=1.2)
 single, together = linear("small", small, 1), linear("small", small, 64)
 calls = compare(lambda: [single.run() for _ in range(64)], together.run)

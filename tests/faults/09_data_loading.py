@@ -22,7 +22,7 @@ FAULTS = [
         "Ratio(0.5, aa=1)",
         "past.lies_in(0.7, 1.4)",
     ),
-    ('compare(*steps, clock="wall", budget_s=2.6)', "Ratio(1, aa=1)", "depth.lies_in("),
+    ('compare(*steps, clock="wall", budget_s=2.4)', "Ratio(1, aa=1)", "depth.lies_in("),
     (
         "compare(lambda: epoch(none, 30), lambda: epoch(one, 30), **longer)",
         "Ratio(1, aa=1)",
@@ -58,7 +58,7 @@ FAULTS = [
         "calls.lies_in(8)",
     ),
     (
-        "compare(lambda: [one.run() for _ in range(16)], some.run, budget_s=2.6)",
+        "compare(lambda: [one.run() for _ in range(16)], some.run, budget_s=2)",
         "Ratio(1, aa=1)",
         "shared.lies_in(",
     ),
