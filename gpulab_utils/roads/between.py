@@ -7,6 +7,9 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from itertools import cycle
+
+from gpulab_utils import device
 
 ROADS = ("pipe", "shared memory")
 
@@ -35,17 +38,17 @@ class Taker:
     def tell(self, n_bytes: int) -> None:
         os.write(self.process.stdin.fileno(), n_bytes.to_bytes(8, "little", signed=True))
 
-    def pipe(self, n_bytes: int) -> None:
+    def pipe(self, at: int, n_bytes: int) -> None:
         """The kernel copies in, the other side copies out, some ten pages at a time."""
         self.tell(n_bytes)
-        sent = 0
-        while sent < n_bytes:
-            sent += os.write(self.process.stdin.fileno(), self.source[sent:n_bytes])
+        left = self.source[at : at + n_bytes]
+        while len(left):
+            left = left[os.write(self.process.stdin.fileno(), left) :]
         os.read(self.process.stdout.fileno(), 1)
 
-    def share(self, n_bytes: int) -> None:
+    def share(self, at: int, n_bytes: int) -> None:
         """One copy, into memory that the other side sees too, and a word across."""
-        self.shared[:n_bytes] = self.source[:n_bytes]
+        self.shared[at : at + n_bytes] = self.source[at : at + n_bytes]
         self.tell(-n_bytes)
         os.read(self.process.stdout.fileno(), 1)
 
@@ -63,8 +66,10 @@ def send(road: str, n_bytes: int) -> Callable:
     """
     if road not in ROADS:
         raise ValueError(f"road must be one of {', '.join(ROADS)}, got {road!r}")
-    taker = _taker(max(2**27, n_bytes))
-    return lambda: (taker.pipe if road == "pipe" else taker.share)(n_bytes) or None
+    taker = _taker(max(device.pick(cpu=2**27, gpu=2**27, tiny=2**20), n_bytes))
+    carry = taker.pipe if road == "pipe" else taker.share
+    pieces = cycle(range(0, len(taker.source) - n_bytes + 1, n_bytes))  # no cache has all
+    return lambda: carry(next(pieces), n_bytes)
 
 
 @cache
@@ -75,4 +80,6 @@ def _taker(n_bytes: int) -> Taker:
     command = [sys.executable, "-S", "-c", _TAKER, str(fd), str(n_bytes)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "bufsize": 0}
     process = subprocess.Popen(command, pass_fds=[fd], **pipes)
-    return Taker(process, mmap.mmap(fd, n_bytes), memoryview(bytearray(n_bytes)))
+    taker = Taker(process, mmap.mmap(fd, n_bytes), memoryview(bytearray(b"1") * n_bytes))
+    taker.shared[:] = taker.source  # touched once, so that no send pays for it
+    return taker
