@@ -38,7 +38,8 @@ def gain_of_unit(runs: list):
             ax.axvline(stated, color=MUTED, linestyle="--", label="the unit, as stated")
     ax.axvline(1, color=MUTED, linewidth=1)
     ax.margins(y=0.4)
-    legend(ax)
+    ax.invert_yaxis()
+    ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
     return fig
 
 
@@ -51,6 +52,7 @@ def error_by_format(runs: list):
         open_ = {"marker": "|", "markersize": 16, "linestyle": "", "color": MUTED}
         told = [(r["predicted"], r["name"]) for r in rows if r["predicted"]]
         ax.plot(*zip(*told, strict=True), label="predicted from the mantissa", **open_)
+    ax.invert_yaxis()
     legend(ax)
     return fig
 
@@ -88,8 +90,9 @@ def loss_by_recipe(runs: list):
     fig, ax = figure("step", "loss (nats a byte)", width=8)
     looks = iter(2 * LINES)
     for label, rows in of_kind(runs, "loss"):
-        for row in rows:
-            look, name = next(looks) | {"markevery": 0.2}, f"{row['recipe']}, {label}"
+        for i, row in enumerate(rows):  # the curves lie on each other: markers take turns
+            apart = {"markevery": (i, len(rows)) if len(row["losses"]) > i else 1}
+            look, name = next(looks) | apart, f"{row['recipe']}, {label}"
             ax.plot(range(len(row["losses"])), row["losses"], label=name, **look)
             if row["broke"]:
                 last = len(row["losses"]) - 1
