@@ -81,13 +81,13 @@ LAB = "06_tensor_cores"
 # rates. Divide by the rate in fp32: that is the most a product can gain.
 
 # %%
-for name in "gtx-1080-ti", "t4", "rtx-3080-ti", "rtx-5070", "a100-sxm-80gb", "h200-sxm":
-    card = CARDS[name]
-    gain = {d: card.rate(d) / card.rate("fp32") for d in card.flop_per_s}
-    told = [
-        f"{d} {gain[d]:.1f}" for d in ("tf32", "fp16", "bf16", "fp8", "fp4") if d in gain
+sheets = ["gtx-1080-ti", "t4", "rtx-3080-ti", "rtx-5070", "a100-sxm-80gb", "h200-sxm"]
+for card in (CARDS[name] for name in sheets):
+    told = {d: card.rate(d) / card.rate("fp32") for d in card.flop_per_s}
+    shown = [
+        f"{d} {told[d]:.1f}" for d in ("tf32", "fp16", "bf16", "fp8", "fp4") if d in told
     ]
-    print(f"{card.name:24} {', '.join(told) or 'no matrix unit'}")
+    print(f"{card.name:24} {', '.join(shown) or 'no matrix unit'}")
 
 # %% [markdown]
 # A GPU is not alone: some CPUs have one too. torch asks the processor, and oneDNN, its library of
@@ -95,7 +95,8 @@ for name in "gtx-1080-ti", "t4", "rtx-3080-ti", "rtx-5070", "a100-sxm-80gb", "h2
 
 # %% tags=["nbval-ignore-output"]
 here, unit = device.here(), numerics.unit()
-print(f"{here.name}: {unit.name or 'no unit for 16 bit'}, {unit.gain} times fp32 as stated")
+name = unit.name or "no unit for 16 bit"
+print(f"{here.name}: {name}, {unit.gain} times fp32 as stated")
 
 # %% [markdown]
 # **By what factor does 16 bit beat fp32 here: with a batch of many rows, and with one row?**
@@ -147,9 +148,9 @@ def square(n):
     return lambda: a @ a
 
 
-n = sides[-1]
-odd = {cut: compare(square(n - cut), square(n), budget_s=0.4) for cut in (8, 4, 1)}
-rows += [{"kind": "odd", "n": n - cut, "times": odd[cut].value} for cut in odd]
+top = sides[-1]
+odd = {cut: compare(square(top - cut), square(top), budget_s=0.4) for cut in (8, 4, 1)}
+rows += [{"kind": "odd", "n": top - cut, "times": odd[cut].value} for cut in odd]
 results.record(LAB, [*rows, *rates])
 
 # %% [markdown]
@@ -446,7 +447,7 @@ results.record(LAB, [*rows, *bins, *curves])
 # %% [markdown]
 # ### See
 
-# %% mystnb={"image": {"alt": "Gradients by power of two: a broad hump whose left flank lies below what fp16 can hold"}} tags=["nbval-ignore-output"]
+# %% mystnb={"image": {"alt": "Two figures: gradients by power of two, a hump whose left flank lies below what fp16 can hold; and the share lost, which falls as the loss scale grows, as predicted"}} tags=["nbval-ignore-output"]
 _ = plots.gradient_exponents(results.shown(LAB, bins))
 _ = plots.lost_by_scale(results.shown(LAB, rows))
 
@@ -485,8 +486,8 @@ claims.check("C-3.4b", broke and together, {"apart": apart, "broke": broke})
 #
 # ### Predict
 #
-# Article A: it is faster and takes less memory (加快速度并减少内存占用). Count the bytes that Adam
-# training keeps for each parameter, three ways:
+# Article A: fp16 saves time and memory (加快速度并减少内存占用). Count the bytes that training with
+# Adam keeps for each parameter, three ways:
 
 # %%
 KEEPS = {"fp32": (4, 4, 8, 0), "the paper's": (2, 2, 8, 4), "torch.autocast": (4, 4, 8, 0)}
@@ -511,12 +512,13 @@ for batch, seq in (1, 128), (8, 1024):
             "amp": amp,
         }
         deepest[batch, amp] = numerics.largest(
-            lambda n, o=options: plan(replace(shape, layers=n), **o).fits("rtx-3080-ti"),
+            lambda deep, o=options: plan(replace(shape, layers=deep), **o).fits(
+                "rtx-3080-ti"
+            ),
             range(1, 400),
         )
-    print(
-        f"{batch * seq:5} tokens: {deepest[batch, False]} layers in fp32, {deepest[batch, True]} with AMP"
-    )
+    in_fp32, in_amp = deepest[batch, False], deepest[batch, True]
+    print(f"{batch * seq:5} tokens: {in_fp32} layers in fp32, {in_amp} with AMP")
 
 # %% [markdown]
 # Speed follows Amdahl: if products are a share $f$ of a step and become $g$ times as fast, the
@@ -644,10 +646,8 @@ if here.is_gpu:
 # %% [markdown]
 # ### See
 
-# %% mystnb={"image": {"alt": "Peak bytes a parameter: with many tokens mixed precision cuts the rest, with few tokens all four bars are state and none is shorter"}} tags=["nbval-ignore-output"]
+# %% mystnb={"image": {"alt": "Two figures: peak bytes a parameter, where mixed precision cuts the rest with many tokens and nothing with few; and its gain in time, near the prediction for a transformer, near one for LeNet"}} tags=["nbval-ignore-output"]
 _ = plots.bytes_of_step(results.shown(LAB, rows))
-
-# %% mystnb={"image": {"alt": "Gain of mixed precision on a transformer step, near its prediction, and on LeNet, near one"}} tags=["nbval-ignore-output"]
 _ = plots.gain_of_steps(results.shown(LAB, times))
 
 # %% [markdown]
@@ -696,7 +696,7 @@ claims.check("A-3.2a", stands, found | {"lenet": lenet}, why)
 # %% [markdown]
 # ## Your turn
 #
-# **1. Predict.** Products are 80 % of a step and a card makes them 15 times as fast in bf16. How
+# **1. Predict.** Products are $80$ % of a step and a card makes them $15$ times as fast in bf16. How
 # many times as fast is the step?
 
 # %%
