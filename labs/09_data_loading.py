@@ -348,7 +348,7 @@ assert not Path(folder.name).exists()
 # ### Predict
 #
 # Article A again: batching reduces the latency of memory access (使用批处理…可以减少内存访问的延迟).
-# A layer of 2048 x 2048 reads its weights once for the whole batch. Bytes for each row:
+# A layer of `2048 x 2048` reads its weights once for the whole batch. Bytes for each row:
 
 # %%
 SIDE = 2048
@@ -539,7 +539,7 @@ assert my_workers in (None, needed), "decodes under way at once, rounded up"
 print(f"{needed} workers")
 
 # %% [markdown]
-# **2. Decide.** Write `my_advice(load_ms, step_ms, cores)` for times of a batch: "leave it"
+# **2. Decide.** Write `my_advice(load, step, cores)`, which takes the two times of a batch and says "leave it"
 # where the load is less than a tenth of the step, "workers" where as many as there are cores
 # hide it, else "cheaper items".
 
@@ -548,10 +548,10 @@ my_advice = None  # your function
 
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["hide-cell"]
-def advice(load_ms, step_ms, cores):
-    if load_ms < step_ms / 10:
+def advice(load, step, cores):
+    if load < step / 10:
         return "leave it"
-    return "workers" if load_ms / cores <= step_ms else "cheaper items"
+    return "workers" if load / cores <= step else "cheaper items"
 
 
 tried = [
@@ -565,7 +565,7 @@ for load, step, cores in tried:
 print(f"right in {len(tried)} cases")
 
 # %% [markdown]
-# **3. Predict.** Eight workers, `prefetch_factor=2`, batches of 64 images of 3 x 224 x 224 values in fp32. How
+# **3. Predict.** Eight workers, `prefetch_factor=2`, batches of 64 images of `3 x 224 x 224` values in fp32. How
 # many bytes of this machine's memory can be full of batches that nobody has asked for yet?
 
 # %%

@@ -15,10 +15,9 @@ def epoch_by_workers(runs: list):
             took = [1e3 * r["took_s"] for r in some]
             ax.plot(x, took, label=name, **look | {"linestyle": ""})
             told = [1e3 * r["predicted_s"] for r in some]
-            ax.plot(x, told, color=look["color"], linewidth=1, label=f"predicted, {name}")
-    ax.set_ylim(bottom=0)
-    legend(ax)
-    return fig
+            ax.plot(x, told, color=look["color"], linewidth=1)
+        ax.set_xticks(sorted({r["workers"] for r in rows}))
+    return _with_prediction(fig, ax)
 
 
 def images_by_workers(runs: list):
@@ -33,11 +32,10 @@ def images_by_workers(runs: list):
             rates = [r["images_per_s"] for r in some]
             ax.plot(x, rates, label=name, **look | {"linestyle": ""})
             told = [r["predicted_per_s"] for r in some]
-            ax.plot(x, told, color=look["color"], linewidth=1, label=f"predicted, {name}")
+            ax.plot(x, told, color=look["color"], linewidth=1)
+        ax.set_xticks(sorted({r["workers"] for r in rows}))
         ax.axhline(rows[0]["model_per_s"], color=MUTED, linewidth=1, linestyle=":")
-    ax.set_ylim(bottom=0)
-    legend(ax)
-    return fig
+    return _with_prediction(fig, ax)
 
 
 def time_by_batch(runs: list):
@@ -64,5 +62,13 @@ def time_by_start(runs: list):
         ax.plot(took, what, label=label, **look | {"linestyle": ""})
     ax.margins(y=0.3)
     ax.invert_yaxis()
+    legend(ax)
+    return fig
+
+
+def _with_prediction(fig, ax):
+    """The figure with one word for all of its thin lines."""
+    ax.plot([], [], color=MUTED, linewidth=1, label="predicted")
+    ax.set_ylim(bottom=0)
     legend(ax)
     return fig

@@ -81,13 +81,13 @@ FAULTS = [
     # Your turn
     ("my_workers = None", "my_workers = 10", "my_workers in (None, needed)"),
     (
-        "load_ms / cores <= step_ms",
-        "load_ms <= step_ms",
+        "load / cores <= step else",
+        "load <= step else",
         '(said == "cheaper items") == (long_s > 1.01 * step)',
     ),
     (
-        "if load_ms < step_ms / 10:",
-        "if load_ms < step_ms:",
+        "if load < step / 10:",
+        "if load < step:",
         '(said == "leave it") == (load < step / 10)',
     ),
     ("my_bytes = None", "my_bytes = 77_070_336", "my_bytes in (None, ahead)"),
