@@ -42,7 +42,7 @@ def time_by_waiting(runs: list):
 
 def time_against_size(runs: list):
     """Microseconds of one addition against its size, and call + bytes / rate."""
-    fig, ax = figure("values added", "time of a call (us)", log="xy", width=8)
+    fig, ax = figure("values added", "time of a call (µs)", log="xy", width=8)
     for (label, rows), look in zip(of_kind(runs, "call"), LINES, strict=False):
         x = [r["n"] for r in rows]
         ax.plot(x, [1e6 * r["took_s"] for r in rows], label=label, **_dots(look))
@@ -79,7 +79,9 @@ def rows_by_step(runs: list):
         plain = look | {"marker": ""}
         name = f"{row['join']}, {len(row['rows'])} steps"
         ax.plot(range(len(y)), y, drawstyle="steps-post", label=name, **plain)
-    ax.set_ylim(0, max(max(r["rows"]) for r in rows) + 0.5)
+    most = max(max(r["rows"]) for r in rows)
+    ax.set_ylim(0, most + 0.5)
+    ax.set_yticks(range(most + 1))
     legend(ax)
     return fig
 

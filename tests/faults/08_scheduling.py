@@ -16,9 +16,9 @@ FAULTS = [
         "(each, once)",
     ),
     (
-        "compare(lambda: [part.add_(1) for part in parts], lambda: whole.add_(1))",
-        "Ratio(10 * predicted, aa=1)",
-        "many.lies_in(",
+        "times = again * in_parts.value",
+        "in_parts, times = Ratio(10 * predicted / again, aa=1), 1",
+        "in_parts.lies_in(",
     ),
     (
         "n_calls = dispatch.calls(lambda: small(input_ids=ids))",
