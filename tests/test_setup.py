@@ -21,10 +21,12 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # A module may import only those that stand before it.
 ORDER = [
     *["units", "tables", "cards", "configs", "models", "roofline", "fit", "plan"],
-    *["device", "progress", "reveal", "timing", "process", "memory", "standin", "load"],
+    *["device", "progress", "reveal", "timing", "process", "memory", "allocations"],
+    *["standin", "load"],
     *["compiling", "small_gpt", "ranks", "workers"],
     *["chase", "probes", "host", "layer_ops", "roads", "numerics", "cuda_source"],
-    *["queues", "engines", "overlap", "dispatch", "batching", "jpegs", "traffic", "triton_ops"],
+    *["queues", "engines", "overlap", "dispatch", "batching", "jpegs"],
+    *["traffic", "triton_ops"],
     *["kernels", "fourbit", "minifloats", "ggml_blocks", "normalfloat", "quant"],
     *["decoder", "oracle", "real13b", "results", "claims", "plots"],
     *["doctor", "recorder", "listing", "cli"],
