@@ -56,8 +56,8 @@ def int8_rows(x, threshold: float = 0.0) -> tuple:
     """LLM.int8's codes of x [rows, in]: int8 [rows, in], absmax fp32 [rows], outliers.
 
     A column with a magnitude of `threshold` or more is an outlier (0: none is): its codes
-    are 0, for it is multiplied in 16 bits, and those values do not count for absmax. With
-    one row its codes stay. Source: arXiv:2208.07339, as bitsandbytes computes it.
+    are 0, for it is multiplied in 16 bits, and those values do not count for absmax.
+    Source: arXiv:2208.07339, as bitsandbytes computes it.
 
     >>> import torch
     >>> codes, absmax, outliers = int8_rows(torch.tensor([[1.0, 9.0], [2.0, 3.0]]), 6.0)
@@ -67,8 +67,7 @@ def int8_rows(x, threshold: float = 0.0) -> tuple:
     large = x.abs() >= threshold if threshold > 0 else x != x
     codes, absmax = _int8(x.float().masked_fill(large, 0))
     outliers = large.any(dim=0).nonzero().flatten()
-    if len(x) > 1:
-        codes[:, outliers] = 0
+    codes[:, outliers] = 0
     return codes, absmax, outliers
 
 

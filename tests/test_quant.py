@@ -113,6 +113,8 @@ def test_int8_rows_are_those_of_bitsandbytes(functional, weights, threshold):
             by_row = quant.int8(weight, per="row")
             assert torch.equal(by_row.codes, codes)
             assert torch.equal(by_row.absmax.flatten(), absmax)
+            back = torch.ops.bitsandbytes.int8_vectorwise_dequant(codes, absmax)
+            assert torch.equal(by_row.values, back)
 
 
 def test_int8_by_hand():
