@@ -79,7 +79,8 @@ def _taker(n_bytes: int) -> Taker:
     os.ftruncate(fd, n_bytes)
     command = [sys.executable, "-S", "-c", _TAKER, str(fd), str(n_bytes)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "bufsize": 0}
-    process = subprocess.Popen(command, pass_fds=[fd], **pipes)
+    apart = {"start_new_session": True}  # an interrupted notebook does not interrupt it
+    process = subprocess.Popen(command, pass_fds=[fd], **pipes, **apart)
     taker = Taker(process, mmap.mmap(fd, n_bytes), memoryview(bytearray(b"1") * n_bytes))
     taker.shared[:] = taker.source  # touched once, so that no send pays for it
     return taker
