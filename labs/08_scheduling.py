@@ -282,7 +282,7 @@ told = {"kind": "calls", "calls": n_calls, "forward_s": forward_s, "call_s": one
 results.record(LAB, [told | {"many": times, "predicted": predicted}])
 
 # %% [markdown]
-# A CUDA graph again many launches into one; `mode="reduce-overhead"` makes them for you. That
+# A CUDA graph turns many launches into one; `mode="reduce-overhead"` makes them for you. That
 # helps a small model and leaves a large product alone. Only a GPU has them; on a CPU this cell
 # has nothing to do.
 
