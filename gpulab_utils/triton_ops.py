@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import dedent
 
 try:
     import triton
@@ -71,7 +72,7 @@ def available() -> bool:
 def source() -> str:
     """The kernel as it stands in this file."""
     text = Path(__file__).read_text(encoding="utf-8")
-    return text.split("if triton:\n\n")[1].split("\n\n\n")[0]
+    return dedent(text.split("if triton:\n\n")[1].split("\n\n\n")[0])
 
 
 def rms_norm(x, weight):

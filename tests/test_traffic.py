@@ -65,3 +65,17 @@ def test_once_counts_each_memory_once():
 
 def test_what_is_left_alone_has_no_bytes():
     assert traffic.tally(lambda: None) == traffic.Tally(())
+
+
+def test_what_attention_keeps_inside_is_small():
+    """A tally cannot look into a kernel; torch's profiler sees what it allocates there."""
+    from torch.profiler import ProfilerActivity, profile
+
+    q = torch.randn(1, 2, 1024, 64)
+    scores_bytes = 4 * 2 * 1024**2
+    with torch.no_grad():
+        F.scaled_dot_product_attention(q, q, q)  # the first call of a process sets up
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+            F.scaled_dot_product_attention(q, q, q)
+    made = sum(max(0, event.self_cpu_memory_usage) for event in seen.key_averages())
+    assert q.nbytes <= made < scores_bytes / 4
