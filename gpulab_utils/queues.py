@@ -43,9 +43,8 @@ class Gpu:
 
     def malloc(self, name: str, n: int) -> int:
         """A device buffer of `n` floats, each NaN until it is written."""
-        return self._if_present(
-            lambda: self._buffers.update({name: array("f", n * POISON)})
-        )
+        poisoned = {name: array("f", n * POISON)}
+        return self._if_present(lambda: self._buffers.update(poisoned))
 
     def host(self, name: str, values: list[float], pinned: bool = True) -> None:
         """A buffer of the host: page-locked, or pageable as `malloc` gives it."""
@@ -118,7 +117,7 @@ class Gpu:
             self._step(self._queues[self._turn.choice(able)])
 
     def _able(self, work: Work) -> bool:
-        return work.waits is None or work.waits in self._events
+        return work.waits in (None, *self._events)
 
     def _step(self, queue: deque) -> None:
         """Start the head of a queue, or end it if it runs already."""

@@ -24,7 +24,8 @@ QUIET = {"CI": "true", "HF_HUB_OFFLINE": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 
 def inputs_hash(slug: str) -> str:
     """One hash of the package and of the recordings of lab `slug`."""
-    paths = [p for p in (ROOT / "gpulab_utils").rglob("*") if p.suffix in (".py", ".json", ".cu")]
+    read = (".py", ".json", ".cu")
+    paths = [p for p in (ROOT / "gpulab_utils").rglob("*") if p.suffix in read]
     paths += (ROOT / "results").glob(f"*/{slug}.json")
     told = hashlib.sha256()
     for path in sorted(paths):
