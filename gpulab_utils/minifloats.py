@@ -49,10 +49,9 @@ class Mx:
     @property
     def values(self):
         """What the codes stand for: fp32 [..., in]."""
-        import torch
-
-        units = values(self.element).to(self.codes.device)[self.codes.long()]
-        scale = torch.ldexp(torch.ones_like(self.scales, dtype=torch.float32), self.shift)
+        device = self.codes.device
+        units = values(self.element).to(device)[self.codes.long()]
+        scale = scales().to(device)[self.scales.long()]
         return (units.unflatten(-1, (-1, MX_BLOCK)) * scale.unsqueeze(-1)).flatten(-2)
 
     @property
@@ -64,6 +63,18 @@ class Mx:
     def nbytes(self) -> int:
         """Bytes of codes, packed, and of scales."""
         return self.codes.numel() * ELEMENTS[self.element].bits // 8 + self.scales.numel()
+
+
+@cache
+def scales():
+    """What an E8M0 code stands for: 2 ** (code - 127), the last NaN: fp32 [256].
+
+    >>> scales()[[0, 127, 130]].tolist()
+    [5.877471754111438e-39, 1.0, 8.0]
+    """
+    import torch
+
+    return torch.tensor([*(2.0 ** (i - 127) for i in range(255)), torch.nan])
 
 
 @cache
@@ -135,5 +146,6 @@ def mx(weight, element: str) -> Mx:
     floor = torch.frexp(largest).exponent - 1  # floor(log2(largest)), exactly
     floor = torch.where(largest > 0, floor, -127)
     shift = (floor - ELEMENTS[element].top).clamp(-127, 127)
-    codes = encode(torch.ldexp(blocks, -shift.unsqueeze(-1)), element)
-    return Mx(codes.flatten(-2), (shift + 127).to(torch.uint8), element)
+    codes = (shift + 127).to(torch.uint8)
+    units = blocks / scales().to(weight.device)[codes.long()].unsqueeze(-1)
+    return Mx(encode(units, element).flatten(-2), codes, element)
