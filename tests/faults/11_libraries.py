@@ -54,7 +54,7 @@ FAULTS = [
     ),
     ("/ (2 * sizes[-1])", "/ sizes[-1]", "wire == 0 or 0.95 <= wire <= 1.3"),
     (
-        "compare(lambda: wrapped(x).sum().backward(), lambda: bare(x).sum().backward())",
+        "compare(partial(backward, wrapped), partial(backward, bare), budget_s=2)",
         "Ratio(2, aa=1)",
         "claims.check(",
     ),
