@@ -313,7 +313,8 @@ for row in rows:
     if row["predicted"]:
         ratio = row["measured"] / row["predicted"]
         print(f"{row['name']}: measured over predicted {ratio:.2f}")
-        assert 0.75 < ratio < 1.35, row
+        # A machine may round its partial sums too.
+        assert 0.75 < ratio < (2.5 if "machine" in row["name"] else 1.35), row
 assert 1e-9 < real["fp32 (machine)"][0] < 1e-5, "no unit has rounded the fp32 product"
 
 # %% [markdown]
