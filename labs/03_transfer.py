@@ -185,9 +185,8 @@ for run in results.shown(LAB, rows):
 # %% [markdown]
 # ### Explain
 #
-# Two numbers describe a road well enough to foretell it. Roads differ by more than a factor of
-# ten, and by which of the two numbers is bad. The first copy's time to fresh memory is not the
-# copy's: the next question is about that.
+# Two numbers describe a road well enough to foretell it, and say what is bad about it: the wait or
+# the flow. A copy into fresh memory takes longer than the copying: the next question is about that.
 
 # %% tags=["nbval-ignore-output"]
 assert grown.lies_in(foretold / 2, foretold * 2) is not False, (grown, foretold)
@@ -315,8 +314,8 @@ _ = plots.times_by_habit(results.shown(LAB, rows))
 # %% [markdown]
 # ### Explain
 #
-# Fresh memory took a fault for every page, kept memory none, and the copy into it is the faster
-# of the two by what those faults cost. So keep buffers: that is what a pinned buffer is for, too.
+# Fresh memory took a fault for every page, kept memory hardly any, and what those faults cost is
+# the difference between the two copies. So keep buffers: that is what a pinned buffer is for, too.
 # Staging in passing gains nothing: the driver stages pageable memory by itself.
 
 # %% tags=["nbval-ignore-output"]
