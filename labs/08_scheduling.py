@@ -538,19 +538,19 @@ for join, ratio in near.items():
 
 # %% tags=["nbval-ignore-output"]
 told = load.text("test")[:160]
-chat = [{"role": "user", "content": f"Repeat this text word for word:\n{told}"}]
-chat = tokenizer and tokenizer.apply_chat_template(
-    chat, tokenize=False, add_generation_prompt=True
-)
-asked = {"repeat": chat, "go on": told} if tokenizer else {}
+asked = {"repeat": f"Repeat this text word for word:\n{told}", "answer": "What is the sea?"}
+asked = asked if tokenizer else {}
 n, ids = pick(cpu=16, gpu=48, tiny=8), text[None, :6].to(here.device)
 six = (
     compare(lambda: model(ids), lambda: model(ids[:, :1]), budget_s=0.8) if asked else None
 )
 spoken = {}
 for what, prompt in progress(asked.items(), "guessing"):
-    coded = tokenizer(prompt, add_special_tokens=False, return_tensors="pt").input_ids
-    coded = coded.to(here.device)  # [1, time]
+    chat = [{"role": "user", "content": prompt}]
+    wrapped = tokenizer.apply_chat_template(
+        chat, tokenize=False, add_generation_prompt=True
+    )
+    coded = tokenizer(wrapped, return_tensors="pt").input_ids.to(here.device)  # [1, time]
     spoken[what] = [
         generate(model, coded, n, **o) for o in ({}, {"prompt_lookup_num_tokens": 5})
     ]

@@ -8,6 +8,7 @@ call         one operation that the host issues: dispatch on a CPU, a launch on 
 import os
 import time
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from gpulab_utils import device
@@ -70,11 +71,9 @@ def _nvml_share(fn: Callable, budget_s: float) -> float | None:
         for _ in range(8):
             fn()
         torch.cuda.synchronize()
-    try:
-        share = torch.cuda.utilization() / 100
-    except ModuleNotFoundError:  # a borrowed machine without nvidia-ml-py
-        return None
-    return None if device.here().tiny else share
+    reader = "amdsmi" if torch.version.hip else "pynvml"  # a borrowed machine may lack it
+    told = torch.cuda.utilization() if find_spec(reader) else None
+    return None if told is None or device.here().tiny else told / 100
 
 
 def waits(fn: Callable) -> int:
