@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from gpulab_utils.load import MissingInput
@@ -139,26 +140,30 @@ def workers(n: int, *, prefetch: int = 2, keep: bool = True) -> dict:
     """Options for a `DataLoader` with `n` workers, kept from epoch to epoch if `keep`.
 
     None of them in a script whose workers would be spawned: each would run the whole
-    script anew. It says so.
+    script anew. It says so, once.
 
     >>> workers(0)
     {'num_workers': 0}
     """
     method = start_method()
     if n and method == "spawn" and hasattr(sys.modules["__main__"], "__file__"):
-        print(f"0 workers, not {n}: run the notebook, a script's workers would run it too")
+        _say_so()
         n = 0
     if not n:
         return {"num_workers": 0}
-    kept = {"prefetch_factor": prefetch, "persistent_workers": keep}
-    return {"num_workers": n, "multiprocessing_context": method} | kept
+    ahead = {"prefetch_factor": prefetch, "persistent_workers": keep}
+    return {"num_workers": n, "multiprocessing_context": method} | ahead
+
+
+@cache
+def _say_so() -> None:
+    print("0 workers: run the notebook, a script's workers would run the script too")
 
 
 def spawn_s() -> float:
     """Seconds until a spawned process has imported torch: what each worker does first."""
     child = [sys.executable, "-c", _SPAWN]
-    done = subprocess.run(child, env=_env(), capture_output=True, text=True, check=True)
-    return float(done.stdout)
+    return float(subprocess.check_output(child, env=_env(), text=True))
 
 
 def outcome(source: str, file: Path | None = None) -> str:
@@ -176,10 +181,8 @@ def outcome(source: str, file: Path | None = None) -> str:
 
 def _env() -> dict[str, str]:
     path = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    return os.environ | {
-        "PYTHONPATH": os.pathsep.join(filter(None, path)),
-        "GPULAB_DEVICE": "cpu",
-    }
+    found = os.pathsep.join(filter(None, path))
+    return os.environ | {"PYTHONPATH": found, "GPULAB_DEVICE": "cpu"}
 
 
 _SPAWN = """

@@ -114,6 +114,9 @@ my_guess = None  # (0 : 1 worker, 1 : 4 workers, 8 : 4 workers)
 
 # %% tags=["nbval-ignore-output"]
 here, item_s = device.here(), pick(cpu=2e-3, gpu=2e-3, tiny=2e-4)
+hands = jpegs.workers(1)[
+    "num_workers"
+]  # 0 in a script on Windows or macOS: nothing to judge
 data = jpegs.Waiting([item_s] * 64)  # four batches of 16
 
 
@@ -184,13 +187,13 @@ results.record(LAB, rows)
 # card nothing to do? (Only a GPU runs this.)
 
 # %% tags=["nbval-ignore-output"]
+card_rows = []
 if here.is_gpu:
     side = pick(cpu=1, gpu=4096, tiny=64)
     x = torch.randn(side, side, device=here.device, dtype=here.dtype)
     many = min(200, max(1, round(0.03 / bench(lambda: x @ x).device_s)))
     busy_s = bench(lambda: [x @ x for _ in range(many)]).device_s
     heavy = jpegs.Waiting([item_s] * 80, payload=pick(cpu=1, gpu=2**20, tiny=64))
-    card_rows = []
     for w, pin in [(w, pin) for w in (0, 1, 2, 4) for pin in (False, True)]:
         feed = DataLoader(heavy, 16, pin_memory=pin, **jpegs.workers(w))
 
@@ -210,11 +213,14 @@ if here.is_gpu:
 
 # %% mystnb={"image": {"alt": "Time of four batches against workers: it falls until the steps set the pace and stays there, near the predicted line"}} tags=["nbval-ignore-output"]
 _ = plots.epoch_by_workers(results.shown(LAB, rows))
-for run in results.shown(LAB, rows):
+for run in results.shown(LAB, [*rows, *card_rows]):
     print(run.label)
     for r in (r for r in run.rows if r["kind"] == "ratio"):
         off = r["value"] / r["predicted"]
         print(f"{r['what']:8} {r['predicted']:.2f} predicted, {r['value']:.2f}: {off:.2f}")
+    for r in (r for r in run.rows if r["kind"] == "card"):
+        how = "pinned" if r["pinned"] else "pageable"
+        print(f"{r['workers']} workers, {how:8}: the card is idle {100 * r['idle']:.0f} %")
 
 # %% [markdown]
 # ### Explain
@@ -224,9 +230,9 @@ for run in results.shown(LAB, rows):
 # Depth helped only because loads were uneven.
 
 # %% tags=["nbval-ignore-output"]
-assert scaled.lies_in(pairs["scaled"][1] / 1.44, 2.8) is not False, scaled
-assert past.lies_in(0.7, 1.4) is not False, past
-assert depth.lies_in(pairs["depth"][1] / 1.44, 2.4) is not False, depth
+assert not hands or scaled.lies_in(pairs["scaled"][1] / 1.44, 2.8) is not False, scaled
+assert not hands or past.lies_in(0.7, 1.4) is not False, past
+assert not hands or depth.lies_in(pairs["depth"][1] / 1.44, 2.4) is not False, depth
 
 # %% [markdown]
 # Prefetching *hides* a wait behind the step. It shortens none, and it has nothing to do with
@@ -236,7 +242,8 @@ assert depth.lies_in(pairs["depth"][1] / 1.44, 2.4) is not False, depth
 # %% tags=["nbval-ignore-output"]
 predicted = pairs["hidden"][1]  # the sum over the larger of the two
 found = {"hidden": hidden, "predicted": predicted, "scaled": scaled, "past": past}
-claims.check("A-4.1b", hidden.lies_in(predicted / 1.44, predicted * 1.44), found)
+stands = hidden.lies_in(predicted / 1.44, predicted * 1.44) if hands else None
+claims.check("A-4.1b", stands, found, why_not="" if hands else "no workers in this script")
 
 # %% [markdown]
 # ## How many workers does a real decoder need?
@@ -522,7 +529,7 @@ _ = plots.time_by_start(results.shown(LAB, rows))
 # alone that is not the wall.
 
 # %% tags=["nbval-ignore-output"]
-assert new.lies_in(2) is not False, new
+assert not jpegs.workers(2)["num_workers"] or new.lies_in(2) is not False, new
 
 # %% [markdown]
 # ## Your turn

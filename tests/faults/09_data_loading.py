@@ -26,7 +26,7 @@ FAULTS = [
     (
         "compare(lambda: epoch(none, 30), lambda: epoch(one, 30), **longer)",
         "Ratio(1, aa=1)",
-        "hidden.lies_in(",
+        'claims.check("A-4.1b"',
     ),
     # How many workers does a real decoder need?
     (
