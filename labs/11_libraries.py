@@ -406,7 +406,7 @@ def backward(model):
     model(x).sum().backward()
 
 
-width, batch = pick(cpu=512, gpu=2048, tiny=16), pick(cpu=256, gpu=8192, tiny=4)
+width, batch = pick(cpu=512, gpu=2048, tiny=16), pick(cpu=1024, gpu=8192, tiny=4)
 with ranks.alone() as place:
     bare = nn.Sequential(nn.Linear(width, width), nn.Linear(width, width)).to(place)
     wrapped = nn.parallel.DistributedDataParallel(copy.deepcopy(bare))
