@@ -14,7 +14,7 @@
 # | You will | **predict** when calls are the wall; **decide** which schedule saves steps, and which saves time |
 # | Before | 02_bottlenecks |
 # | Minutes | 40 to read, 1 to run |
-# | CPU | 2.5 GiB RAM, 0.6 GB disk |
+# | CPU | 2 GiB RAM, 0.6 GB disk |
 # | GPU | 4 GiB VRAM |
 # | Theory | [Why is my GPU idle?](../book/08_scheduling.md) |
 
@@ -449,7 +449,7 @@ _ = plots.gain_by_link(results.shown(LAB, rows))
 assert shares["batch drawn"] < 0.03, shares
 assert idle.lies_in(0.8, 1.25) is not False, idle
 found = {"measured": measured, "predicted": predicted, "shares": shares, "idle": idle}
-claims.check("A-6.2", measured.lies_in(predicted / 1.3, 1.3 * predicted), found)
+claims.check("A-6.2", measured.lies_in(predicted / 1.5, 1.5 * predicted), found)
 
 # %% [markdown]
 # ## Which requests should share a step?
