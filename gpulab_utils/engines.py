@@ -26,7 +26,7 @@ class Op:
     stream: str
     seconds: float
     share: float = 1.0  # of the SMs, for a kernel
-    pageable: bool = False  # a copy: the host waits until it is done
+    pageable: bool = False  # a copy: the host waits until it is done (a driver may)
     start_s: float = 0.0
     end_s: float = 0.0
 
@@ -148,9 +148,10 @@ def spans(trace: dict) -> list[Op]:
     """
     found = []
     for event in trace["traceEvents"]:
-        engine = {"kernel": "kernel"}.get(event.get("cat"))
-        if event.get("cat") == "gpu_memcpy":
-            engine = "h2d" if "HtoD" in event["name"] else "d2h"
+        engine = "kernel" if event.get("cat") == "kernel" else None
+        if event.get("cat") == "gpu_memcpy":  # a copy on the card itself is neither
+            marks = {"HtoD": "h2d", "DtoH": "d2h"}
+            engine = next((marks[m] for m in marks if m in event["name"]), None)
         if engine:
             start, took = float(event["ts"]) / 1e6, float(event["dur"]) / 1e6
             stream = str(event.get("args", {}).get("stream"))
@@ -158,13 +159,32 @@ def spans(trace: dict) -> list[Op]:
     return sorted(found, key=lambda op: op.start_s)
 
 
-def bars(case: str, spans: list[Op], unit: float, by: str = "engine") -> list[dict]:
-    """Rows for `plots.timeline`, in units of `unit` seconds: a lane an engine, or a stream.
+def joined(spans: Iterable[Op], gap_s: float = 2e-5) -> list[Op]:
+    """Spans of one engine and stream that follow within `gap_s` as one: fewer bars.
 
-    >>> bars("predicted", timeline([Op("h2d", "a", 2)]), unit=2)[0]["end"]
-    1.0
+    >>> [(op.start_s, op.end_s) for op in joined(timeline([Op("kernel", "a", 1)] * 3))]
+    [(0, 3)]
+    """
+    whole, last = [], {}
+    for op in spans:
+        at = last.get((op.engine, op.stream))
+        if at is not None and op.start_s - whole[at].end_s <= gap_s:
+            seconds = whole[at].seconds + op.seconds
+            whole[at] = replace(whole[at], seconds=seconds, end_s=op.end_s)
+        else:
+            last[op.engine, op.stream] = len(whole)
+            whole.append(op)
+    return whole
+
+
+def bars(case: str, spans: list[Op], by: str = "engine") -> list[dict]:
+    """Rows for `plots.timeline`, a lane an engine or a stream; 1 is all spans in a row.
+
+    >>> [row["end"] for row in bars("predicted", timeline([Op("h2d", s, 2) for s in "ab"]))]
+    [0.5, 1.0]
     """
     first = min((op.start_s for op in spans), default=0)
+    unit = sum(op.seconds for op in spans)
     rows = []
     for op in spans:
         lane = f"stream {op.stream}" if by == "stream" else _LANES[op.engine]

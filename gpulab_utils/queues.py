@@ -57,7 +57,7 @@ class Gpu:
         return list(self._buffers[name])
 
     def copy(self, to: str, source: str, stream: str = "0") -> int:
-        """`cudaMemcpyAsync`; from pageable memory the host waits for the whole stream."""
+        """`cudaMemcpyAsync`; with pageable memory the host waits, as a driver may."""
 
         def give():
             self._give(f"copy {source}", stream, lambda: self._buffers[source][:], to)
@@ -151,7 +151,7 @@ def _do(call: Call, gpu: Gpu, fn: Callable) -> int:
         return gpu.copy(call.args[0], call.args[1], call.stream)
     if call.what == "cudaStreamSynchronize":
         return gpu.synchronize(call.stream)
-    if call.what in ("cudaStreamCreate", "cudaStreamDestroy"):
+    if call.what in ("cudaStreamCreate", "cudaStreamDestroy", "cudaGetLastError"):
         return SUCCESS if gpu.present else NO_DEVICE
     raise ValueError(f"the emulator has no {call.what}; add it to {__name__}")
 

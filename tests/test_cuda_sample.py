@@ -1,11 +1,13 @@
 """The article's CUDA sample and its repair: by text, by NVRTC, by nvcc, and on a card."""
 
+import math
 import re
 import shutil
 import subprocess
 
 from gpulab_utils import cuda_source
 from gpulab_utils.cuda_source import calls, kernels, nvcc, nvrtc, run, text, undeclared
+from gpulab_utils.queues import Gpu, play
 
 import pytest
 
@@ -51,6 +53,19 @@ def test_a_checked_call_is_seen():
 def test_an_unknown_source_is_refused():
     with pytest.raises(FileNotFoundError, match="article_sample, harness, repaired"):
         text("nothing")
+
+
+def test_the_repaired_loop_moves_the_right_data():
+    """Its calls, without their CHECK, in the emulator: input, kernel, and the way back."""
+    loop = text("repaired").partition("grid((n + 255) / 256);")[2].partition("int wrong")[0]
+    loop = re.sub(r"CHECK\((.*)\);", r"\1;", loop.partition("{")[2])
+    gpu = Gpu()
+    gpu.host("h_input[s]", [7.0] * 4), gpu.host("h_output[s]", [math.nan] * 4)
+    gpu.malloc("d_input[s]", 4), gpu.malloc("d_output[s]", 4)
+    assert play(loop, gpu, lambda x: 2 * x + 1) == [0] * 4
+    assert all(map(math.isnan, gpu.values("h_output[s]"))), "not before somebody waits"
+    gpu.synchronize("stream[s]")
+    assert gpu.values("h_output[s]") == [15.0] * 4
 
 
 @pytest.mark.parametrize("arch", ["compute_75", "compute_86", "compute_90", "compute_120"])

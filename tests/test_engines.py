@@ -1,6 +1,7 @@
 """The engine model against hand arithmetic, and two real threads."""
 
 import threading
+import time
 
 from gpulab_utils import engines
 from gpulab_utils.engines import Op, chunked, gain, law, overlap_s, timeline, total_s
@@ -114,9 +115,20 @@ def test_a_trace_of_the_profiler():
     spans = engines.spans({"traceEvents": [kernel, host, back, copy]})
     assert [op.engine for op in spans] == ["h2d", "kernel", "d2h"]
     assert overlap_s(spans, "h2d", "kernel") == pytest.approx(2e-6)
-    rows = engines.bars("profiled", spans, unit=1e-5)
+    rows = engines.bars("profiled", spans)
     assert [r["what"] for r in rows] == ["copy", "work", "copy back"]
-    assert rows[-1]["end"] == pytest.approx(1)
+    assert rows[-1]["end"] == pytest.approx(10 / 11), "10 us, and 11 one after the other"
+    inside = copy | {"name": "Memcpy DtoD (Device -> Device)"}
+    assert engines.spans({"traceEvents": [inside]}) == []
+
+
+def test_neighbours_are_drawn_as_one_and_strangers_are_not():
+    run = [Op("kernel", s, 1, start_s=t, end_s=t + 1) for t, s in enumerate("aabb")]
+    run += [Op("h2d", "b", 1, start_s=4, end_s=5), Op("kernel", "b", 1, start_s=6, end_s=7)]
+    whole = engines.joined(run, gap_s=0.5)
+    assert [(op.start_s, op.end_s, op.seconds) for op in whole] == [
+        *[(0, 2, 2), (2, 4, 2), (4, 5, 1), (6, 7, 1)]
+    ]
 
 
 @pytest.mark.parametrize("ahead", [False, True])
@@ -167,3 +179,25 @@ def test_prediction_is_the_law_for_equal_stages():
     stages = Stages.__new__(Stages)
     stages.copy_s = stages.work_s = 2.0
     assert stages.predicted(4) == pytest.approx(law(4, 1, 1))
+
+
+def test_unequal_stages_leave_the_caller_the_work():
+    """A quarter of the copy, all of the work: (4 + 1) / (4 / 4 + 1), 5 / (1 / 4 + 4)."""
+    stages = Stages.__new__(Stages)
+    stages.copy_s, stages.work_s = 4.0, 1.0
+    assert stages.predicted(4) == pytest.approx(2.5)
+    stages.copy_s, stages.work_s = 1.0, 4.0
+    assert stages.predicted(4) == pytest.approx(5 / 4.25)
+
+
+def test_no_work_before_a_slow_reader_is_done():
+    copied = set()
+
+    def copy(i):
+        time.sleep(0.02 * (i > 0))
+        copied.add(i)
+
+    def work(i):
+        assert i in copied
+
+    double_buffer(copy, work, 4, ahead=True)

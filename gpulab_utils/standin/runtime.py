@@ -114,9 +114,11 @@ def default_device(original):
 
 
 def record_stream(self, stream) -> None:
-    """The memory is not handed out again before somebody has waited for `stream`."""
-    storage = self.untyped_storage()
-    stream.delay(lambda: storage and None)
+    """The memory is kept until somebody waits for what `stream` was given so far.
+
+    A card also counts what the stream is given between this call and the free.
+    """
+    stream.delay(self.untyped_storage().size)  # the queue holds it: that is all
 
 
 def pin_memory(self, device=None):

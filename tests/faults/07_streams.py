@@ -24,6 +24,7 @@ FAULTS = [
         '"A-3.4a"',
     ),
     ("in_order = sum(lag(repaired, seed)", "in_order = sum(lag(astray, seed)", '"A-3.4b"'),
+    ('"0, stream3>>>(d_input1"', '"0, stream1>>>(d_input1"', '"A-3.4b"'),
     ("len(undeclared(sample))", "len(undeclared(''))", '"A-3.4e"'),
     (
         'sample.count("DeviceToHost")',
@@ -42,12 +43,23 @@ FAULTS = [
         "gain(chunked(n, 1, 1, 1), copy_engines=1)\n    depth",
         "3 * n / (n + 2)",
     ),
+    (
+        "timeline(chunked(4, 1, 1)))\nlast",
+        "timeline(chunked(4, 1, 2)))\nlast",
+        "1 / law(4, 1, 1)",
+    ),
     ('if s["what"] == "copy"}', 'if s["what"] == "work"}', 'copied[s["chunk"]]'),
     (
         "rows += drawn",
         "rows += drawn; met = [Ratio(0.5, aa=1)]",
         "for ratio in met",
     ),
+    (
+        "even = Ratio(stages.copy_s / stages.work_s, ",
+        "even = Ratio(4, aa=1) or (",
+        "even.lies_in(0.5, 2)",
+    ),
+    ("together = 0.0", "together = 1.0", "together < 0.05"),
     (
         "own = second_core(stages.job(n), budget_s=3 if n == 8 else 1)",
         "own = Ratio(1 if n == 8 else 2, aa=1); predicted[8] = 1",
@@ -74,9 +86,14 @@ FAULTS = [
     ("few = many = None", "few, many = Ratio(1, aa=1), None", "few.lies_in(1.3"),
     ("few = many = None", "few, many = None, Ratio(2, aa=1)", "many.lies_in(0.75"),
     (
-        "pageable = pageable_copy = None",
-        "pageable, pageable_copy = Ratio(1, aa=1), None",
+        "pageable = pageable_copy = moved = None",
+        "pageable, pageable_copy, moved = Ratio(1, aa=1), None, None",
         '"A-3.4d"',
+    ),
+    (
+        "pageable = pageable_copy = moved = None",
+        "pageable, pageable_copy, moved = None, None, False",
+        "moved is not False",
     ),
     # Who still reads this memory?
     (
