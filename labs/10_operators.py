@@ -286,7 +286,7 @@ def each_s(job, k):
 
 
 sizes = [*range(10, n.bit_length() - 1, 2), n.bit_length() - 1] if can_compile else []
-rows = [at_size(2**k) for k in sizes]
+rows = [at_size(2**power) for power in sizes]
 pair = {"kind": "gelu", "gain": library.value, "predicted": told.total / least}
 expected = by_bytes if here.is_gpu else by_lines
 ratio = {"kind": "met", "predicted": expected, "measured": met.value if met else None}
