@@ -71,6 +71,7 @@ from gpulab_utils.workers import ddp_steps
 import torch
 from torch import nn
 from torch.profiler import profile
+from torch.utils.benchmark import set_torch_threads
 from torch.utils.flop_counter import FlopCounterMode
 
 LAB = "11_libraries"
@@ -512,8 +513,9 @@ def against_ranks(dtype, parts):
     return far, all(torch.equal(a, b) for a, b in pairs)
 
 
-whole = {dtype: against_ranks(dtype, parts=1) for dtype in ddp_steps.DTYPES}
-halves = against_ranks("float32", parts=2)
+with set_torch_threads(1):  # as many as a rank has
+    whole = {dtype: against_ranks(dtype, parts=1) for dtype in ddp_steps.DTYPES}
+    halves = against_ranks("float32", parts=2)
 
 # %% tags=["nbval-ignore-output"]
 prints = [{one["train"][dtype]["digest"] for one in told} for dtype in ddp_steps.DTYPES]

@@ -25,7 +25,7 @@ def times_without_library(runs: list):
     for (label, rows), look in zip(_of_kind(runs, "library"), LINES, strict=False):
         _points(ax, rows, "times", label, look)
     _plain_ticks(ax, [0.5, 1, 2, 4, 8, 16])
-    legend(ax)
+    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
     return fig
 
 
@@ -40,7 +40,7 @@ def times_by_layout(runs: list):
         look = next(looks) | {"markerfacecolor": "white"}
         _points(ax, rows, "converts", f"converts, {label}", look)
     _plain_ticks(ax, [0.1, 0.2, 0.5, 1, 2, 4])
-    legend(ax)
+    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
     return fig
 
 
