@@ -50,6 +50,11 @@ def test_a_checked_call_is_seen():
     assert call.is_checked
 
 
+def test_the_harness_poisons_what_the_kernels_read():
+    fills = [c.args[:2] for c in calls(text("harness")) if c.what == "cudaMemset"]
+    assert fills == [("d_input1", "0xFF"), ("d_input2", "0xFF")]
+
+
 def test_an_unknown_source_is_refused():
     with pytest.raises(FileNotFoundError, match="article_sample, harness, repaired"):
         text("nothing")

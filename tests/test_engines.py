@@ -2,8 +2,9 @@
 
 import threading
 import time
+from types import SimpleNamespace
 
-from gpulab_utils import engines
+from gpulab_utils import engines, plots
 from gpulab_utils.engines import Op, chunked, gain, law, overlap_s, timeline, total_s
 from gpulab_utils.overlap import Stages, double_buffer
 
@@ -129,6 +130,22 @@ def test_neighbours_are_drawn_as_one_and_strangers_are_not():
     assert [(op.start_s, op.end_s, op.seconds) for op in whole] == [
         *[(0, 2, 2), (2, 4, 2), (4, 5, 1), (6, 7, 1)]
     ]
+
+
+def test_bars_are_drawn_where_they_ran():
+    rows = engines.bars("predicted", timeline([Op("h2d", s, 1) for s in "ab"]))
+    (ax,) = plots.timeline([SimpleNamespace(label="here", rows=rows)]).axes
+    boxes = [path.get_extents() for c in ax.collections for path in c.get_paths()]
+    assert sorted((box.x0, box.x1) for box in boxes) == [(0, 0.5), (0.5, 1)]
+
+
+def test_a_law_is_a_line_and_what_was_measured_are_points():
+    row = {"kind": "gain", "stages": "1:1", "chunks": 4, "law": 1.6, "gain": 1.5}
+    run = SimpleNamespace(label="here", rows=[row | {"wall_gain": 1.1}])
+    (ax,) = plots.gain_against_chunks([run]).axes
+    drawn = {line.get_label(): list(line.get_ydata()) for line in ax.lines}
+    assert drawn["law, 1:1"] == [1.6]
+    assert (drawn["1:1, here"], drawn["the same, host clock"]) == ([1.5], [1.1])
 
 
 @pytest.mark.parametrize("ahead", [False, True])

@@ -73,6 +73,20 @@ def test_two_streams_race():
     assert {math.isnan(out) for out in outs} == {True, False}
 
 
+def test_a_kernel_reads_when_it_starts_not_when_it_ends():
+    """What another stream writes meanwhile comes too late for it."""
+    late = 0
+    for seed in SEEDS:
+        gpu = Gpu(seed)
+        gpu.host("d", [1.0]), gpu.host("h", [9.0]), gpu.malloc("out", 1)
+        gpu.launch("kernel", double, "d", "out", "a"), gpu.copy("d", "h", "b")
+        gpu.synchronize()
+        kernel, copy = sorted(gpu.done, key=lambda work: work.name, reverse=True)
+        assert gpu.values("out") == [2.0 if kernel.start < copy.end else 18.0]
+        late += kernel.start < copy.end < kernel.end
+    assert late
+
+
 def test_the_host_waits_for_pageable_memory():
     gpu = Gpu()
     gpu.host("h", [1.0], pinned=False), gpu.malloc("d", 1)
