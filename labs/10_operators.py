@@ -597,7 +597,7 @@ assert my_times is None or abs(my_times - answer) < 0.02, "2 and 3 tensors, agai
 print(f"{len(told.ops)} operations, {answer:.2f} times the bytes")
 
 # %% [markdown]
-# **2. Decide.** Write `my_calls(compile_s, unfused_s, fused_s)`: from which call on has a
+# **2. Decide.** Write `my_calls(once_s, unfused_s, fused_s)`: from which call on has a
 # compile paid? None if never.
 
 # %%
@@ -605,9 +605,9 @@ my_calls = None  # your function
 
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["hide-cell"]
-def calls_of(compile_s, unfused_s, fused_s):
+def calls_of(once_s, unfused_s, fused_s):
     saved_s = unfused_s - fused_s
-    return math.ceil(compile_s / saved_s) if saved_s > 0 else None
+    return math.ceil(once_s / saved_s) if saved_s > 0 else None
 
 
 for cost in (20, 0.250, 0.125), (20, 0.125, 0.125), (20, 0.125, 0.250), (3, 2, 1):

@@ -79,13 +79,13 @@ FAULTS = [
     # Your turn
     ("my_times = None", "my_times = 2", "my_times is None or"),
     (
-        "math.ceil(compile_s / saved_s) if saved_s > 0 else None",
+        "math.ceil(once_s / saved_s) if saved_s > 0 else None",
         "None",
         "(calls is not None) == gains",
     ),
     (
-        "return math.ceil(compile_s / saved_s) if",
-        "return math.floor(compile_s / unfused_s) if",
+        "return math.ceil(once_s / saved_s) if",
+        "return math.floor(once_s / unfused_s) if",
         "not gains or cost[0] <=",
     ),
     (
