@@ -144,15 +144,10 @@ for name, source in {"as printed": sample, "one word repaired": repaired}.items(
 
 # %%
 def lag(source, seed):
-    """Steps from the end of copy 1 to the start of its kernel; is stream1 empty then?"""
+    """Steps from the end of the first half's copy to the start of its kernel."""
     gpu, _ = emulated(source, seed, n=8)
-    copy, work = (
-        next(w for w in gpu.done if w.name == name and w.stream in names)
-        for name, names in (
-            ("copy h_input1", "stream1"),
-            ("kernel", ("stream1", "stream3")),
-        )
-    )
+    copy = next(w for w in gpu.done if w.name == "copy h_input1")
+    work = next(w for w in gpu.done if w.name == "kernel" and w.stream != "stream2")
     return work.start - copy.end
 
 
@@ -175,7 +170,7 @@ counts = {
     "statuses looked at": sum(call.is_checked for call in found),
     "streams destroyed": sample.count("cudaStreamDestroy"),
 }
-blind, statuses = emulated(sample, present=False)
+_, statuses = emulated(sample, present=False)
 print(counts, "undeclared:", *undeclared(sample))
 print(f"without a GPU {len(found)} calls return {set(statuses)}, and nobody asks")
 
@@ -275,7 +270,7 @@ assert 0 not in statuses, statuses
 # it through, job by job:
 
 # %%
-print("chunks   copy+work   law   with copy back   law   one copy engine: depth, breadth")
+print("chunks  copy+work   law  and back   law  one copy engine: depth, breadth")
 for n in 1, 2, 4, 16:
     two, three = gain(chunked(n, 1, 1)), gain(chunked(n, 1, 1, 1))
     depth, breadth = (
@@ -283,9 +278,8 @@ for n in 1, 2, 4, 16:
     )
     assert math.isclose(two, 2 * n / (n + 1)), (n, two)
     assert math.isclose(three, 3 * n / (n + 2)), (n, three)
-    print(
-        f"{n:6} {two:11.2f} {law(n, 1, 1):5.2f} {three:16.2f} {law(n, 1, 1, 1):5.2f} {depth:16.2f} {breadth:8.2f}"
-    )
+    told = f"{n:6} {two:10.2f} {law(n, 1, 1):5.2f} {three:9.2f} {law(n, 1, 1, 1):5.2f}"
+    print(f"{told} {depth:23.2f} {breadth:8.2f}")
 
 # %% [markdown]
 # The article's two halves are four jobs. Let each take one unit, and run the repaired text
@@ -323,7 +317,8 @@ my_guess = None
 # %% tags=["nbval-ignore-output"]
 here, stages = device.here(), Stages(piece_bytes=pick(cpu=2**22, gpu=2**12, tiny=2**12))
 predicted = {n: stages.predicted(n) for n in (2, 4, 8, 16)}
-print(f"copy : work = {stages.copy_s / stages.work_s:.2f}", predicted)
+print(f"copy : work = {stages.copy_s / stages.work_s:.2f}")
+print("predicted:", {n: round(times, 2) for n, times in predicted.items()})
 
 # %% tags=["nbval-ignore-output"]
 rows, met, saved = [], [], None
@@ -378,7 +373,6 @@ def pipeline(host, chunks, reps, streams, back=None):
         main.wait_stream(side)
 
 
-# %% tags=["nbval-ignore-output"]
 def sixteen():
     """Products in a row: one alone would be charged for its launch and a cold cache."""
     for _ in range(16):
@@ -402,6 +396,7 @@ def on_card(factor, n):
     return took
 
 
+# %% tags=["nbval-ignore-output"]
 together = 0.0
 if here.is_gpu:
     pinned = torch.rand(pick(cpu=16, gpu=2**27, tiny=2**10)).pin_memory()  # [n] float32
@@ -434,9 +429,11 @@ _ = plots.timeline(results.shown(LAB, rows))
 # %% mystnb={"image": {"alt": "Gain against the number of chunks: points near the law, which rises towards two for equal stages"}} tags=["nbval-ignore-output"]
 _ = plots.gain_against_chunks(results.shown(LAB, rows))
 for run in results.shown(LAB, rows):
+    print(run.label)
     for r in (r for r in run.rows if r["kind"] == "gain"):
-        told = f"predicted {r['law']:.2f}, measured {r['gain']:.2f}, ratio {r['gain'] / r['law']:.2f}"
-        print(f"{run.label}, {r['stages']}, {r['chunks']} chunks: {told}")
+        told = f"predicted {r['law']:.2f}, measured {r['gain']:.2f}"
+        ratio = r["gain"] / r["law"]
+        print(f"{r['stages']}, {r['chunks']:2} chunks: {told}, ratio {ratio:.2f}")
 
 # %% [markdown]
 # ### Explain
@@ -478,10 +475,7 @@ grids = {"softmax of one row": 1, "softmax of 64 rows": 64, "matmul of 4096": 32
 cards = {"rtx-3080-ti": 1536, "rtx-4090": 1536, "h200-sxm": 2048}
 for name, blocks in grids.items():
     fill = {c: share(blocks, 256, CARDS[c].sms, t) for c, t in cards.items()}
-    print(
-        f"{name}:",
-        ", ".join(f"{100 * f:.1f} % of {CARDS[c].name}" for c, f in fill.items()),
-    )
+    print(f"{name}:", ", ".join(f"{100 * f:.1f} % of {c}" for c, f in fill.items()))
 
 # %% [markdown]
 # Four things are said to spoil an overlap: kernels that fill the card, pageable memory, kernels
