@@ -42,8 +42,9 @@ def optimizer_of(row: dict) -> Optimizer:
     """States and the copies that the step makes.
 
     torch AdamW: two states; `foreach` holds one more copy of them while it takes roots
-    (torch/optim/adam.py, exp_avg_sq_sqrt), `loop` one parameter's. bitsandbytes' 8-bit
-    Adam: a byte each and a scale per 256. Adafactor keeps rows and columns.
+    (torch/optim/adam.py, exp_avg_sq_sqrt), `loop` one parameter's, `fused` none: its kernel
+    takes roots value by value. bitsandbytes' 8-bit Adam: a byte each and a scale per 256.
+    Adafactor keeps rows and columns.
     """
     detail = row.get("optimizer_detail") or {}
     text = (row.get("optimizer") or detail.get("name") or "").lower()
@@ -65,7 +66,8 @@ def optimizer_of(row: dict) -> Optimizer:
     if "adafactor" in text:
         return Optimizer("adafactor", 0, 0, loop_copies=3, **common)
     copy = width if impl == "foreach" else 0
-    return Optimizer("adamw", 2 * width, copy, loop_copies=1, **common)
+    loops = 0 if impl == "fused" else 1
+    return Optimizer("adamw", 2 * width, copy, loop_copies=loops, **common)
 
 
 def adapter_of(row: dict, shape: Shape) -> Adapter | None:
