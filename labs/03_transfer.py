@@ -98,8 +98,8 @@ for what, n_bytes in sent.items():
 
 # %% [markdown]
 # Your machine has such roads, with or without a GPU: from memory to memory, out of a file,
-# into another process. **Which is slower: bytes that have to cross to another process through a
-# pipe, or bytes that go into memory nobody has touched yet?**
+# into another process. **A large copy into memory that nobody has touched yet: how many times as
+# long as into memory that has been used before?**
 
 # %%
 my_guess = None
@@ -107,7 +107,8 @@ my_guess = None
 # %% [markdown]
 # ### Run
 #
-# Each road with six sizes, then a line through each.
+# Each road with six or seven sizes, then a line through each. A rate counts a byte once, though
+# a copy in memory reads it and writes it.
 
 # %% tags=["nbval-ignore-output"]
 here, rows = device.here(), roads.survey()
@@ -126,7 +127,8 @@ n = roads.sizes()[-2]
 links, why_not = roads.gap(n)
 
 # %% [markdown]
-# And two things that share a road: a pipe copies twice, memory that two processes map once.
+# Two ways into another process (Linux): a pipe copies twice, into the kernel and out of it;
+# memory that both map takes one copy.
 
 # %% tags=["nbval-ignore-output"]
 crossing = None
@@ -168,17 +170,16 @@ results.record(LAB, [{"kind": "share", "what": w, "of_step": s} for w, s in shar
 # %% [markdown]
 # ### See
 
-# %% mystnb={"image": {"alt": "Time against bytes of a copy for each road: flat while the wait dominates, then in proportion; the fitted line runs through the points"}} tags=["nbval-ignore-output"]
+# %% mystnb={"image": {"alt": "Time against bytes of a copy for each road: flat while the wait dominates, then in proportion, with the fitted lines"}} tags=["nbval-ignore-output"]
 _ = plots.time_against_copy(results.shown(LAB, rows))
 
 # %% tags=["nbval-ignore-output"]
 for run in results.shown(LAB, rows):
     print(run.label)
     for what, line in roads.lines([r for r in run.rows if r["kind"] == "road"]).items():
-        told = f"{1e6 * line.latency_s:8.1f} µs, {line.bytes_per_s / 1e9:5.1f} GB/s"
-        print(
-            f"{what:24} {told}, half at {line.half_bytes:9,.0f} bytes, {line.worst:.2f} off"
-        )
+        told = f"{1e6 * line.latency_s:7.1f} µs {line.bytes_per_s / 1e9:6.1f} GB/s"
+        half = f"half at {line.half_bytes / 1e3:7,.0f} kB"
+        print(f"{what:24} {told}, {half}, {line.worst:.2f} off")
     for r in (r for r in run.rows if r["kind"] == "share"):
         print(f"{r['what']}: a copy takes {100 * r['of_step']:.3g} % of its step")
 
@@ -198,7 +199,7 @@ claims.check("C-1.3a", links.lies_in(1.25), {"links": links, "bytes": n}, why_no
 # in the step. For photos through a thin model it is a good part of it.
 
 # %% tags=["nbval-ignore-output"]
-assert looked.lies_in(0.1, 20) is not False, looked
+assert looked.lies_in(0.1) is not False, looked
 claims.check("B-1.3", learn.lies_in(10), {"learn": learn, "photos": looked})
 
 # %% [markdown]
@@ -207,7 +208,7 @@ claims.check("B-1.3", learn.lies_in(10), {"learn": learn, "photos": looked})
 # ### Predict
 #
 # Memory that a program asks for is a promise: a page is found, cleared and mapped when it is
-# first touched. A file that is mapped promises the same, but comes several pages a fault.
+# first touched.
 
 # %%
 print(f"{2**27:,} bytes: {2**27 // 4096:,} pages of 4 KiB or {2**27 // 2**21} of 2 MiB")
@@ -267,7 +268,7 @@ twice = compare(staged, direct)
 
 # %% tags=["nbval-ignore-output"]
 messages = torch.ones(1000, 2048, dtype=torch.uint8)  # [message, bytes]
-arrived = torch.empty_like(messages, device=here.device)
+arrived, block = (torch.empty_like(messages, device=here.device) for _ in range(2))
 
 
 def apart():
@@ -275,20 +276,21 @@ def apart():
         slot.copy_(message)
 
 
-packed = compare(apart, lambda: arrived.copy_(messages))
-same = compare(lambda: arrived.sum(1), lambda: arrived.clone().sum(1))
+packed = compare(apart, lambda: block.copy_(messages))
+same = compare(lambda: arrived.sum(1), lambda: block.sum(1))
 
 # %% [markdown]
-# Only a GPU can run the next one: a copy to the host that nobody waits for. It shows how much of
-# it is there when the call returns. A CPU has no pinned memory, and says so.
+# Only a GPU can run the next one: a copy to the host that nobody waits for. Of every 64 KiB it
+# looks at one byte, at once: how many are there? A CPU has no pinned memory, and says so.
 
 # %% tags=["nbval-ignore-output"]
 if here.is_gpu:
     landed = torch.zeros(n, dtype=torch.uint8).pin_memory()
     landed.copy_(torch.ones_like(landed, device=here.device), non_blocking=True)
-    early = landed.clone()  # nobody has waited
+    early = landed[:: 2**16].clone()  # nobody has waited
     torch.cuda.synchronize()
-    print(f"{(early == landed).float().mean():.0%} of the bytes are there, and no error")
+    there_now = (early == landed[:: 2**16]).float().mean()
+    print(f"{there_now:.0%} of the bytes are there, and no error")
 else:
     try:
         source.pin_memory()
@@ -327,11 +329,11 @@ assert twice.lies_in(0.8) is not False, twice
 
 # %% [markdown]
 # "Optimising the transfer raises computing speed" (article B): it does not. What computes on the
-# bytes takes as long as before; what goes away is the wait for them. Packing is the mend that
-# nearly always pays.
+# bytes takes as long as before, however they came; what goes away is the wait for them.
+# Packing pays where messages are small: one wait, not a thousand.
 
 # %% tags=["nbval-ignore-output"]
-assert same.lies_in(0.4, 1.6) is not False, same
+assert same.lies_in(0.7, 1.4) is not False, same
 claims.check(
     "B-3.3.2", packed.lies_in(3), {"packed": packed, "staged": twice, "same": same}
 )
@@ -462,7 +464,7 @@ claims.check(
 
 # %% tags=["nbval-ignore-output"]
 claims.check("C-1.1b", along.lies_in(0.6, 1.7), {"along": along, "layer_bytes": n})
-claims.check("C-1.3b", doubled.lies_in(1.4, 3.5), {"doubled": doubled} | felt)
+claims.check("C-1.3b", doubled.lies_in(1.4, 3), {"doubled": doubled} | felt)
 
 # %% [markdown]
 # ## Can the fit foretell a real model whose weights are elsewhere?
@@ -558,9 +560,10 @@ my_guess = None
 # %% tags=["nbval-ignore-output"]
 where = roads.folder("offload")
 right, elsewhere = answer(resident).cpu(), offload(model, where)
-offloaded, faults, cached, off_by = None, None, None, 0.0
+offloaded, faults, cached, off_by, stored = None, None, None, 0.0, sizes
 if elsewhere is not None:
     off_by = (answer(elsewhere).cpu() - right).abs().max().item()
+    stored = [file.stat().st_size for file in where.glob("*.dat")] or sizes  # GPU: no file
     faults = roads.faulted(lambda: answer(elsewhere))
     offloaded = compare(lambda: answer(elsewhere), lambda: answer(resident), budget_s=5)
     cached = None if here.is_gpu else roads.cached(where / "model.embed_tokens.weight.dat")
@@ -594,12 +597,14 @@ for run in results.shown(LAB, rows):
 # %% [markdown]
 # ### Explain
 #
-# The answer is the same, and its speed was foretold by lines that never saw the model. On a CPU
+# The answer is the same, the files hold as many bytes as were foretold (the shared matrix
+# twice), and its speed was foretold by lines that never saw the model. On a CPU
 # with memory to spare the disk is not even asked: the files lie in the page cache. What costs is
 # mapping and copying, a fresh page for every 4 KiB of the two large tensors, and Python.
 
 # %% tags=["nbval-ignore-output"]
 assert off_by < 1e-2, off_by
+assert sum(stored) == sum(sizes), (sum(stored), sum(sizes))
 near = offloaded and offloaded.lies_in(foretold / 3, foretold * 3)
 assert near is not False, (offloaded, foretold)
 

@@ -50,6 +50,8 @@ def times_by_habit(runs: list):
             [r["times"] for r in rows], [r["habit"] for r in rows], label=label, **plain
         )
     ax.axvline(1, color=MUTED, linewidth=1)
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.xaxis.set_minor_formatter("{x:g}")
     ax.margins(y=0.3)
     ax.invert_yaxis()
     legend(ax)
@@ -88,12 +90,13 @@ def slowdown_by_extra(runs: list):
 
 def tokens_from_afar(runs: list):
     """Tokens a second with weights in memory, foretold and measured with them elsewhere."""
-    fig, ax = figure("tokens a second", "", log="x", height=2.8, width=8)
+    fig, ax = figure("tokens a second", "", height=2.8, width=8)
     for (label, rows), look in zip(of_kind(runs, "token"), LINES, strict=False):
         rates = [1 / r["token_s"] for r in rows]
         name = f"{rows[0]['model']}, {label}"
         ax.plot(rates, [r["what"] for r in rows], label=name, **look | {"linestyle": ""})
     ax.margins(x=0.2, y=0.3)
+    ax.set_xlim(left=0)
     ax.invert_yaxis()
     legend(ax)
     return fig

@@ -13,16 +13,16 @@ from gpulab_utils import device
 
 ROADS = ("pipe", "shared memory")
 
-# The other side: told a number of bytes it takes them from the pipe, told a negative
-# number it has them already; then it says so.
+# The other side: told a number of bytes it takes them from the pipe, into the memory that
+# both map; told a negative number it has them there already; then it says so.
 _TAKER = """
 import mmap, os, sys
-n = int(sys.argv[2])
-shared, kept = mmap.mmap(int(sys.argv[1]), n), memoryview(bytearray(n))
+kept = memoryview(mmap.mmap(int(sys.argv[1]), int(sys.argv[2])))
 while told := os.read(0, 8):
-    left = int.from_bytes(told, "little", signed=True)
-    while left > 0:
-        left -= os.readv(0, [kept[:left]])
+    at, n = 0, int.from_bytes(told, "little", signed=True)
+    while at < n:
+        got = os.readv(0, [kept[at:n]])
+        at += got or sys.exit()  # nobody is left to send the rest
     os.write(1, b"k")
 """
 
@@ -39,7 +39,7 @@ class Taker:
         os.write(self.process.stdin.fileno(), n_bytes.to_bytes(8, "little", signed=True))
 
     def pipe(self, at: int, n_bytes: int) -> None:
-        """The kernel copies in, the other side copies out, some ten pages at a time."""
+        """The kernel copies in, the other side copies out, a pipe's few pages at a time."""
         self.tell(n_bytes)
         left = self.source[at : at + n_bytes]
         while len(left):
