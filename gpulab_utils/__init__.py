@@ -10,6 +10,9 @@ from importlib import import_module
 # Two OpenMP threads that spin while a core is busy make a small operation a hundred times
 # slower. The variable is read once, when torch loads its OpenMP: hence here, before it.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# Below level 6 Kineto, under torch's profiler, writes to stderr that it starts and stops
+# (lines with "USDT"). It reads the variable once, at the first profile of the process.
+os.environ.setdefault("KINETO_LOG_LEVEL", "6")
 # Without ipywidgets tqdm, which transformers loads, would write this into a stored output.
 warnings.filterwarnings("ignore", "IProgress not found")
 

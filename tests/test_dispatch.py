@@ -50,6 +50,15 @@ def test_busy_is_told_from_asleep(monkeypatch):
     assert idle < busy
 
 
+def test_a_lost_turn_is_no_idleness(monkeypatch):
+    """The clocks are read one after the other, and a neighbour may run in between."""
+    monkeypatch.setenv("GPULAB_DEVICE", "cpu")
+    now = iter(range(0, 10_000, 10))  # every reading of the clock takes ten seconds
+    monkeypatch.setattr(dispatch.time, "perf_counter", lambda: next(now))
+    monkeypatch.setattr(dispatch, "_ran_s", lambda: float(next(now)))
+    assert dispatch.busy_share(lambda: None, budget_s=30) == 1
+
+
 def test_waits_are_counted():
     x = torch.ones(3)
 
@@ -65,9 +74,13 @@ def test_waits_are_counted():
 
 def test_the_profiler_says_nothing():
     code = (
-        "import torch; from gpulab_utils import dispatch as d; d.waits(torch.ones(1).item)"
+        "import gpulab_utils, torch\n"
+        "with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):\n"
+        "    torch.ones(1).item()"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    env = {k: v for k, v in os.environ.items() if k != "KINETO_LOG_LEVEL"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -75,6 +88,8 @@ def test_calls_leave_out_views():
     x, w = torch.ones(2, 4), torch.ones(4, 4)
     assert dispatch.calls(lambda: x @ w) == 1
     assert dispatch.calls(lambda: (x @ w.T).view(8).relu()) == 2
+    assert dispatch.calls(lambda: x.view(1, 2, 4) @ w) == 1  # its result is viewed as 3-D
+    assert dispatch.calls(lambda: torch.empty(2).fill_(1).detach()) == 1
 
 
 def test_a_graph_needs_a_gpu(monkeypatch):

@@ -5,7 +5,6 @@ busy share   part of the time in which something ran: NVML's figure on a GPU, on
 call         one operation that the host issues: dispatch on a CPU, a launch on a GPU
 """
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -16,6 +15,7 @@ from gpulab_utils.dispatch.waiting import spinning
 
 __all__ = ["amdahl", "busy_share", "calls", "graphed", "spinning", "waits"]
 SCALAR = "aten::_local_scalar_dense"  # a value is brought to the host: `.item()`, `if x:`
+NO_WORK = {"detach", "_unsafe_view", "empty", "empty_strided", "empty_like"}  # beside views
 
 
 def amdahl(shares: Sequence[float], gains: Sequence[float]) -> float:
@@ -50,15 +50,15 @@ def busy_share(fn: Callable, *, budget_s: float = 1.0) -> float | None:
     from torch.utils.benchmark import set_torch_threads
 
     with set_torch_threads(1):  # with more this one would sleep until the others are done
-        start, ran = time.perf_counter(), _ran_s()
-        while time.perf_counter() < start + budget_s:
+        ran, start = _ran_s(), time.perf_counter()  # a turn lost in between: busy, not idle
+        while (took_s := time.perf_counter() - start) < budget_s:
             fn()
-        return min(1.0, (_ran_s() - ran) / (time.perf_counter() - start))
+        return min(1.0, (_ran_s() - ran) / took_s)
 
 
 def _ran_s() -> float:
     """Seconds in which this thread ran or stood in the queue for a core."""
-    told = Path("/proc/thread-self/schedstat")
+    told = Path("/proc/thread-self/schedstat")  # ns on a core, ns in the queue, turns
     queued = int(told.read_text().split()[1]) / 1e9 if told.exists() else 0.0
     return time.thread_time() + queued
 
@@ -87,14 +87,13 @@ def waits(fn: Callable) -> int:
     """
     from torch.profiler import ProfilerActivity, profile
 
-    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # below, it tells stderr that it starts
     with profile(activities=[ProfilerActivity.CPU]) as seen:
         fn()
     return sum(e.count for e in seen.key_averages() if e.key == SCALAR)
 
 
 def calls(fn: Callable) -> int:
-    """How many operations `fn()` hands to the device, views left out.
+    """How many operations `fn()` hands to the device, views and empty memory left out.
 
     >>> import torch
     >>> calls(lambda: torch.ones(2).add_(1).view(1, 2))
@@ -106,7 +105,7 @@ def calls(fn: Callable) -> int:
 
     class Count(TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            if not func.is_view and "detach" not in str(func):
+            if not func.is_view and func.overloadpacket.__name__ not in NO_WORK:
                 seen.append(func)
             return func(*args, **(kwargs or {}))
 
