@@ -1,10 +1,18 @@
 """Formats against torch's casts, units against what makers print, bytes by hand."""
 
-from gpulab_utils import numerics
+import os
+import re
+import subprocess
+import sys
+from types import SimpleNamespace
+
+from gpulab_utils import device, numerics
 from gpulab_utils.numerics import FORMATS, hardware
+from gpulab_utils.timing import Ratio
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 CASTS = {
     "fp16": torch.float16,
@@ -115,6 +123,68 @@ def test_tf32_is_put_back():
     with numerics.tf32():
         assert torch.backends.cuda.matmul.fp32_precision == "tf32"
     assert torch.backends.cuda.matmul.fp32_precision == before
+
+
+def test_the_pair_is_the_same_product_in_fp32_and_in_16_bit(monkeypatch):
+    monkeypatch.setenv("GPULAB_TINY", "1")
+    wide, narrow = (call() for call in hardware.pair(4))
+    assert [y.dtype for y in wide] == [torch.float32]
+    assert [y.dtype for y in narrow] == [device.here().dtype] != [torch.float32]
+    assert [y.shape for y in wide] == [y.shape for y in narrow] == [(4, 32)]
+    assert torch.allclose(wide[0], narrow[0].float(), atol=0.3)  # of a root of 32
+
+
+def test_the_switch_takes_the_unit_from_onednn():
+    """Asked of oneDNN itself, which says what it may use and which kernel it took."""
+    code, used = "import torch; a = torch.ones(64, 64).bfloat16(); a @ a", {}
+    for limit in ("ALL", hardware.OFF):
+        env = os.environ | {"ONEDNN_VERBOSE": "1", hardware.SWITCH: limit}
+        told = subprocess.check_output([sys.executable, "-c", code], env=env, text=True)
+        used[limit] = bool(re.search(r"bfloat16 support|AMX|avx512_core_(bf16|amx)", told))
+    assert used == {"ALL": any(hardware.capabilities().values()), hardware.OFF: False}
+
+
+def test_the_other_process_may_not_use_the_unit(monkeypatch):
+    seen = {}
+
+    def run(command, *, env, **options):
+        seen.update(env)
+        told = '{"1": {"value": 2.0, "aa": 1.0}}'
+        return subprocess.CompletedProcess(command, 0, stdout=told, stderr="")
+
+    monkeypatch.setattr(hardware.subprocess, "run", run)
+    assert hardware.without_unit((1,)) == {1: Ratio(2.0, 1.0)}
+    assert seen["ONEDNN_MAX_CPU_ISA"] == "AVX512_CORE_VNNI"
+
+
+def test_products_are_the_three_of_each_linear():
+    model = torch.nn.Sequential(
+        torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4)
+    )
+    with FlopCounterMode(display=False) as counter:
+        numerics.products(model, 10, torch.float32)()
+    # 2 operations x 3 products x 10 rows x (8 x 16 + 16 x 4) weights
+    assert counter.get_total_flops() == 2 * 3 * 10 * (8 * 16 + 16 * 4)
+
+
+class Squares(torch.nn.Module):
+    """A loss of half the squares of a linear's outputs: their gradients are themselves."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 2, bias=False)
+
+    def forward(self, input_ids, labels):
+        self.out = self.linear(input_ids)
+        return SimpleNamespace(loss=(self.out**2).sum() / 2)
+
+
+def test_backward_values_are_gradients_at_outputs_times_the_scale():
+    model, x = Squares(), torch.ones(4, 3, requires_grad=True)
+    seen = numerics.backward_values(model, x, scale=8.0)
+    assert torch.allclose(seen, 8 * model.out.flatten())
+    assert seen.shape == (8,)
+    assert model.linear.weight.grad is None
 
 
 def test_a_process_that_fails_says_why(monkeypatch):

@@ -1,8 +1,8 @@
 """Floating-point formats from 32 to 4 bits: range, spacing, rounding, error of a product.
 
 A value is sign x 2^exponent x 1.mantissa; below the smallest normal the exponent stays and
-the leading 1 goes (subnormal). One `rounded` serves them all, TF32 and FP4 included, for
-which a CPU has no dtype to compute in.
+the leading 1 goes (subnormal). One `rounded` serves them all, TF32 and FP4 included, which
+torch does not cast to.
 """
 
 from dataclasses import dataclass

@@ -29,7 +29,8 @@ class Unit:
 
 
 # AMX: 1,024 operations a cycle in bf16, 64 in fp32 (PyTorch's AMX recipe, after Intel).
-# AVX512-BF16: VDPBF16PS does two products a lane where VFMADD does one (Intel's manual).
+# AVX512-BF16: VDPBF16PS does two products a lane where VFMADD does one (Intel's manual):
+# twice as many where a core starts both equally often.
 CPU_UNITS = {"amx_bf16": Unit("AMX", 16), "avx512_bf16": Unit("AVX512-BF16", 2)}
 
 
@@ -105,8 +106,8 @@ def tf32():
 def pair(rows: int):
     """[rows, n] through weights [n, n]: the calls in fp32 and in 16 bit.
 
-    The weights together fill the cache twice in 16 bit, but for a large batch, which reuses
-    what it has read: there it is one.
+    The weights together fill the cache twice in 16 bit, 64 of them at most; for a large
+    batch, which reuses what it has read, there is one.
     """
     import torch
     import torch.nn.functional as F

@@ -53,7 +53,7 @@ def error_by_format(runs: list):
         told = [(r["predicted"], r["name"]) for r in rows if r["predicted"]]
         ax.plot(*zip(*told, strict=True), label="predicted from the mantissa", **open_)
     ax.invert_yaxis()
-    legend(ax)
+    ax.legend(loc="upper right", frameon=False)  # errors of few bits lie low and right
     return fig
 
 
@@ -135,5 +135,5 @@ def gain_of_steps(runs: list):
         ax.plot(*zip(*told, strict=True), label="predicted", **open_)
     ax.axvline(1, color=MUTED, linewidth=1)
     ax.margins(y=0.4)
-    legend(ax)
+    ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
     return fig

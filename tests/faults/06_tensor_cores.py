@@ -63,12 +63,26 @@ FAULTS = [
         'scaled, rows[0]["measured"] = 0, 0',
         'rows[0]["measured"] > 10 * scaled',
     ),
-    ("model.half()", "model.bfloat16()", 'claims.check("C-3.4b"'),
+    (
+        "torch.floor(wide[alive].log2())",
+        "torch.ceil(wide[alive].log2())",
+        'abs(flank - rows[0]["predicted"])',
+    ),
+    (
+        'if recipe == "pure fp16":\n        model.half()',
+        'if recipe == "pure fp16":\n        model.bfloat16()',
+        'claims.check("C-3.4b"',
+    ),
     # What does mixed precision save, and when nothing?
     (
         '"torch.autocast": (4, 4, 8, 0)',
         '"torch.autocast": (4, 4, 8, 4)',
         'k / state["torch.autocast"]',
+    ),
+    (
+        'KEEPS["pure fp16"] = (2, 2, 4, 0)',
+        'KEEPS["pure fp16"] = (2, 2, 8, 0)',
+        'half == state["pure fp16"]',
     ),
     (
         'ways = {"fp32": None, "AMP": here.dtype}',
@@ -90,6 +104,11 @@ FAULTS = [
         "compare(lambda: digits_step(None), lambda: digits_step(here.dtype), budget_s=0.7)",
         "Ratio(4, aa=1)",
         "lenet.lies_in(0.02, 1.6)",
+    ),
+    (
+        "of_unit = compare(in_fp32, numerics.products(model, tokens, here.dtype), budget_s=1.5)",
+        'of_unit, unit = Ratio(0.5, aa=1), type(unit)("AMX", 16)',
+        "of_unit.lies_in(1.1, 40)",
     ),
     (
         "gain = compare(plain, mixed, budget_s=3)",
