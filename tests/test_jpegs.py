@@ -2,9 +2,11 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
-from gpulab_utils import jpegs, load
+from gpulab_utils import jpegs, load, plots
 
 import pytest
 import torch
@@ -43,6 +45,15 @@ def test_total_s_refuses(workers, prefetch):
         jpegs.total_s([1], 1, workers=workers, prefetch=prefetch)
 
 
+def test_a_wait_keeps_no_core_busy():
+    data, start = jpegs.Waiting([0.1] * 3, payload=5), time.process_time()
+    items = [data[i] for i in range(3)]
+    assert time.process_time() - start < 0.1, "a third of what was waited for"
+    assert [(len(b), i, took >= 0.1) for b, i, took in items] == [
+        (5, i, True) for i in range(3)
+    ]
+
+
 def test_pictures_are_what_pillow_decodes(tmp_path):
     from PIL import Image
 
@@ -68,6 +79,7 @@ def test_the_same_pictures_each_time(tmp_path):
         jpegs.make(tmp_path / name, 1, side=64)
     one, two = (path.read_bytes() for path in sorted(tmp_path.rglob("*.jpg")))
     assert one == two
+    assert 100_000 < jpegs.make(tmp_path, 1) < 1_000_000, "a few hundred kilobytes"
 
 
 def test_no_pictures(tmp_path):
@@ -120,6 +132,21 @@ def test_workers_live_though_the_parent_had_two_threads(tmp_path):
     assert done.stdout == "True\n", done.stderr
 
 
+def test_options_of_a_loader_with_workers():
+    kept, new = jpegs.workers(2, prefetch=5), jpegs.workers(1, keep=False)
+    assert (kept["num_workers"], kept["prefetch_factor"]) == (2, 5)
+    assert (kept["persistent_workers"], new["persistent_workers"]) == (True, False)
+    assert len(list(DataLoader(jpegs.Waiting([0] * 4), 2, **kept))) == 2
+
+
+def test_a_spawned_worker_pays_for_the_import_of_torch(tmp_path, monkeypatch):
+    slow = tmp_path / "torch/utils/data/__init__.py"  # found before the real one
+    slow.parent.mkdir(parents=True)
+    slow.write_text("import time; time.sleep(1)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert 1 < jpegs.spawn_s() < 60
+
+
 def test_a_script_whose_workers_would_be_spawned_has_none(monkeypatch, capsys):
     jpegs._say_so.cache_clear()
     monkeypatch.setattr(jpegs, "start_method", lambda: "spawn")
@@ -140,3 +167,33 @@ def test_outcome_names_the_error(tmp_path):
     assert jpegs.outcome("1 + 1") == "works"
     assert jpegs.outcome("1 / 0") == "ZeroDivisionError"
     assert jpegs.outcome("import nothing_here", tmp_path / "x.py") == "ModuleNotFoundError"
+
+
+JPEG = {"kind": "jpeg", "prefetch": 2, "model_per_s": 90}
+ROWS = [
+    {"kind": "prefetch", "workers": 0, "step_ms": 30, "took_s": 0.3, "predicted_s": 0.2},
+    {"kind": "prefetch", "workers": 4, "step_ms": 30, "took_s": 0.2, "predicted_s": 0.1},
+    JPEG | {"workers": 0, "batch": 2, "images_per_s": 20, "predicted_per_s": 30},
+    JPEG | {"workers": 2, "batch": 2, "images_per_s": 70, "predicted_per_s": 80},
+    JPEG | {"workers": 2, "batch": 2, "prefetch": 1} | {"images_per_s": 1},
+    {"kind": "batching", "rows": 1, "took_s": 0.004},
+    {"kind": "batching", "rows": 8, "took_s": 0.008},
+    {"kind": "start", "what": "no worker", "took_s": 0.002},
+]
+
+
+@pytest.mark.parametrize(
+    ("draw", "lines"),
+    [
+        ("epoch_by_workers", [([0, 4], [300, 200]), ([0, 4], [200, 100])]),
+        ("images_by_workers", [([0, 2], [20, 70]), ([0, 2], [30, 80])]),
+        ("time_by_batch", [([1, 8], [4, 8]), ([1, 8], [4, 1])]),
+        ("time_by_start", [([2], ["no worker"])]),
+    ],
+)
+def test_a_figure_stands_where_its_rows_say(draw, lines):
+    (ax,) = getattr(plots, draw)([SimpleNamespace(label="a CPU", rows=ROWS)]).axes
+    seen = [(list(line.get_xdata()), list(line.get_ydata())) for line in ax.lines]
+    assert seen[: len(lines)] == lines
+    with pytest.raises(ValueError, match="to draw"):
+        getattr(plots, draw)([SimpleNamespace(label="a CPU", rows=[])])

@@ -20,7 +20,7 @@ results.record("{slug}", [{{"n": 1}}])
 """
 BAD = OK + "raise ValueError('broke at the end')\n"
 SILENT = "print('no rows here')\n"
-BARE = ("matplotlib", "numba", "peft", "psutil", "pynvml")  # not there either
+BARE = ("matplotlib", "numba", "peft", "PIL", "psutil", "pynvml")  # not there either
 HANGS = """
 import subprocess, sys, time
 child = [sys.executable, "-c", "import time; time.sleep(300)"]

@@ -30,7 +30,7 @@ def images_by_workers(runs: list):
             x, look = [r["workers"] for r in some], next(looks)
             name = f"batch of {batch}, {label}"
             rates = [r["images_per_s"] for r in some]
-            ax.plot(x, rates, label=name, **look | {"linestyle": ""})
+            ax.plot(x, rates, label=name, fillstyle="none", **look | {"linestyle": ""})
             told = [r["predicted_per_s"] for r in some]
             ax.plot(x, told, color=look["color"], linewidth=1)
         ax.set_xticks(sorted({r["workers"] for r in rows}))
