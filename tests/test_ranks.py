@@ -5,10 +5,13 @@ import os
 import time
 from pathlib import Path
 
-from gpulab_utils import fit, ranks
+from gpulab_utils import fit, plots, ranks, results
 from gpulab_utils.process import below
+from gpulab_utils.workers import all_reduce, ddp_steps
 
 import pytest
+import torch
+from torch import nn
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="process ids of POSIX")
 
@@ -123,6 +126,81 @@ def test_sums_and_bytes_on_the_wire():
 def test_what_is_refused(how, error, says):
     with pytest.raises(error, match=says):
         ranks.start(**how)
+
+
+def test_a_clock_that_stops_before_the_sum_is_there_is_refused(monkeypatch):
+    with ranks.alone() as place:
+        assert all_reduce.seconds(2**12, place) > 0
+        monkeypatch.setattr(all_reduce.dist, "get_world_size", lambda: 2)  # 1 is half of it
+        with pytest.raises(RuntimeError, match="4096 bytes were not summed"):
+            all_reduce.seconds(2**12, place)
+
+
+def test_each_way_takes_its_tokens_and_threads_and_speaks_or_not(monkeypatch):
+    seen = []
+
+    def backward(model, tokens):
+        speaks = getattr(model, "require_backward_grad_sync", False)
+        seen.append((tokens.numel(), torch.get_num_threads(), speaks))
+
+    monkeypatch.setattr(ddp_steps, "_backward", backward)
+    monkeypatch.setattr(ddp_steps.small_gpt, "make", lambda **shape: nn.Linear(2, 2))
+    before = torch.get_num_threads()
+    with ranks.alone() as place:
+        ask = {"shape": {}, "times": [5], "rounds": 1, "sizes": [2**12]}
+        told = ddp_steps.clocked(ask, place)
+    torch.set_num_threads(before)
+    assert list(told["steps"]) == [
+        f"{way} 5" for way in ("alone", "double", "threads", "apart", "together", "late")
+    ]
+    ways = [(5, 1, False), (10, 1, False), (10, 2, False)]
+    ways += [(5, 1, False), (5, 1, True), (5, 1, True)]
+    assert seen == 2 * ways, "the first round is not counted"
+
+
+def test_a_digest_sees_each_parameter():
+    net = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 2))
+    prints = {ddp_steps.digest(net)}
+    for p in net.parameters():
+        with torch.no_grad():
+            p[-1] = p[-1] + 1
+        prints.add(ddp_steps.digest(net))
+    assert len(prints) == 5, "one before, one for each of four parameters"
+
+
+def drawn(figure) -> dict:
+    """By label the points of each line of a figure."""
+    lines = figure.axes[0].get_lines()
+    return {
+        one.get_label(): (list(one.get_xdata()), list(one.get_ydata())) for one in lines
+    }
+
+
+def test_figures_show_what_the_rows_say():
+    double, way = 6.0, {"together": 4.0, "foretold": 3.0, "threads": 2.0}
+    road = {"kind": "road", "latency_s": 2**-10, "bytes_per_s": 2**20, "ranks": 2}
+    rows = [
+        {"kind": "step", "tokens": 8, "double": double} | way,
+        {"kind": "library", "what": "net", "times": 2.5},
+        {"kind": "layout", "what": "pool", "stays": 0.5, "converts": 3.0},
+        road | {"backend": "gloo"},
+        {"kind": "all-reduce", "bytes": 2**20, "seconds": 0.5, "fitted": True},
+    ]
+    runs = [results.Run({"device": "one"}, rows, [])]
+    label = runs[0].label
+    gain = drawn(plots.gain_of_two_processes(runs))
+    assert gain[f"two processes, {label}"] == ([8], [1.5])
+    assert gain[f"foretold, {label}"] == ([8], [2.0])
+    assert gain[f"two threads, {label}"] == ([8], [3.0])
+    assert drawn(plots.times_without_library(runs))[label] == ([2.5], ["net"])
+    layout = drawn(plots.times_by_layout(runs))
+    assert layout[f"stays, {label}"] == ([0.5], ["pool"])
+    assert layout[f"converts, {label}"] == ([3.0], ["pool"])
+    sums = drawn(plots.time_of_all_reduce(runs))
+    assert sums[f"made the line: 2 ranks, gloo, {label}"] == ([1024.0], [500.0])
+    assert ([1024.0], [1e3 * (1 + 2**-10)]) in sums.values(), "latency, a second a MiB"
+    with pytest.raises(ValueError, match="no row of kind 'step'"):
+        plots.gain_of_two_processes([results.Run({"device": "one"}, [], [])])
 
 
 def test_what_is_asked_travels_as_json(tmp_path):

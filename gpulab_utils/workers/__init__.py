@@ -26,6 +26,8 @@ def joined() -> Iterator[tuple[dict, object]]:
     if hasattr(signal, "alarm"):  # not on Windows
         signal.alarm(round(own["limit_s"] + GRACE_S))
     index = int(os.environ["LOCAL_RANK"]) if own["device"] != "cpu" else None
+    if index is not None:
+        torch.cuda.set_device(index)  # else every rank also opens the first card
     dist.init_process_group(own["backend"], timeout=timedelta(seconds=own["limit_s"]))
     yield own["ask"], torch.device(own["device"], index)
     dist.destroy_process_group()

@@ -16,13 +16,19 @@ LEAST = 64  # values of the barrier that lets all ranks start at the same time
 
 
 def seconds(n_bytes: int, place) -> float:
-    """Seconds of one all-reduce of so many bytes, from a common start to its end."""
+    """Seconds of one all-reduce of so many bytes, from a common start to its end.
+
+    Raises `RuntimeError` if the clock stopped before the last value was a sum.
+    """
     values = torch.ones(n_bytes // 4, device=place)  # [n_bytes / 4] float32
     meet(place)
     start = time.perf_counter()
     dist.all_reduce(values)
     values[0].item()  # a card is waited for
-    return time.perf_counter() - start
+    took = time.perf_counter() - start
+    if values[-1].item() != dist.get_world_size():
+        raise RuntimeError(f"{n_bytes} bytes were not summed when the clock stopped")
+    return took
 
 
 def meet(place) -> None:
