@@ -35,7 +35,7 @@ FAULTS = [
         "Ratio(1, aa=1)",
         "first.lies_in(1.25)",
     ),
-    ("twice = compare(staged, direct)", "twice = Ratio(0.5, aa=1)", "twice.lies_in(0.8)"),
+    ("twice = compare(staged, direct)", "twice = Ratio(0.5, aa=1)", "twice.lies_in(0.6)"),
     (
         "compare(lambda: arrived.sum(1), lambda: block.sum(1))",
         "Ratio(2, aa=1)",
@@ -76,7 +76,7 @@ FAULTS = [
     ),
     (
         "for w in tensors.values()",
-        "for w in model.parameters()",  # the shared matrix once
+        "for w in [*tensors.values()][1:]",  # as if a matrix came once that comes twice
         "sum(stored) == sum(sizes)",
     ),
     # Your turn
