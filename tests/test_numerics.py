@@ -82,6 +82,12 @@ def test_the_driver_s_name_finds_the_card(name, gain):
     assert hardware.card_unit(name).gain == gain
 
 
+def test_units_of_cpus_as_their_makers_state_them():
+    # 1,024 operations a cycle over 64; two products a lane over one
+    assert hardware.CPU_UNITS["amx_bf16"].gain == 1024 / 64
+    assert hardware.CPU_UNITS["avx512_bf16"].gain == 2 / 1
+
+
 @pytest.mark.parametrize(
     ("has", "limit", "name"),
     [

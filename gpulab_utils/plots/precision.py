@@ -53,7 +53,7 @@ def error_by_format(runs: list):
         told = [(r["predicted"], r["name"]) for r in rows if r["predicted"]]
         ax.plot(*zip(*told, strict=True), label="predicted from the mantissa", **open_)
     ax.invert_yaxis()
-    ax.legend(loc="upper right", frameon=False)  # errors of few bits lie low and right
+    ax.legend(loc="center left", frameon=False)  # left of what few bits err
     return fig
 
 
