@@ -233,7 +233,7 @@ for run in results.shown(LAB, [*rows, *card_rows]):
         print(f"{r['what']:8} {r['predicted']:.2f} predicted, {r['value']:.2f}: {off:.2f}")
     for r in (r for r in run.rows if r["kind"] == "card"):
         how = "pinned" if r["pinned"] else "pageable"
-        print(f"{r['workers']} workers, {how:8}: the card is idle {100 * r['idle']:.0f} %")
+        print(f"workers: {r['workers']}, {how:8}: the card is idle {100 * r['idle']:.0f} %")
 
 # %% [markdown]
 # ### Explain
@@ -272,7 +272,7 @@ DECODE_MS = 8
 for images_per_s in 100, 500, 2500:
     under_way = images_per_s * DECODE_MS / 1000
     print(
-        f"{images_per_s} images/s: {under_way:g} under way, {math.ceil(under_way)} workers"
+        f"{images_per_s} images/s: {under_way:g} under way, workers: {math.ceil(under_way)}"
     )
 
 # %% [markdown]
@@ -358,7 +358,7 @@ _ = plots.images_by_workers(runs) if runs else None
 for run in runs:
     print(run.label)
     for r in (r for r in run.rows if r["kind"] == "jpeg" and r["workers"]):
-        how = f"{r['workers']} workers, batch of {r['batch']}, prefetch {r['prefetch']}"
+        how = f"workers: {r['workers']}, batch: {r['batch']}, prefetch: {r['prefetch']}"
         print(f"{how}: {r['images_per_s']:.0f} images/s")
     for r in (r for r in run.rows if r["kind"] == "knee"):
         print(f"knee at {r['predicted']} workers predicted, {r['found']} found")

@@ -34,8 +34,9 @@ def test_total_s_by_hand(loads, step, workers, prefetch, by_hand):
 
 @pytest.mark.parametrize("load_s", [0.5, 3, 7])
 @pytest.mark.parametrize("workers", [1, 2, 3, 8])
-def test_in_the_long_run_the_slower_of_the_two_sets_the_pace(load_s, workers):
-    took = jpegs.total_s([load_s] * 2000, 1, workers=workers)
+@pytest.mark.parametrize("prefetch", [1, 2, 6])
+def test_in_the_long_run_the_slower_of_the_two_sets_the_pace(load_s, workers, prefetch):
+    took = jpegs.total_s([load_s] * 2000, 1, workers=workers, prefetch=prefetch)
     assert took / 2000 == pytest.approx(max(load_s / workers, 1), rel=0.01)
 
 
