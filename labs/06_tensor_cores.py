@@ -177,7 +177,7 @@ tf32_by_default = torch.backends.cuda.matmul.fp32_precision == "tf32"
 print(f"fp32 products of torch use Tensor Cores unless told not to: {tf32_by_default}")
 
 # %% tags=["nbval-ignore-output"]
-# The faster the unit, the harder it is to feed; and fp32 may run at half of its own peak.
+# A unit of a high rate is hard to feed, and fp32 may run at half of its own peak.
 low, high = max(1.25, 0.2 * (unit.gain or 2)), 2 * (unit.gain or 2)
 if unit.gain:
     print(f"measured over stated: {gains[many].value / unit.gain:.2f}")
@@ -456,7 +456,7 @@ results.record(LAB, [*rows, *bins, *curves])
 _ = plots.gradient_exponents(results.shown(LAB, bins))
 _ = plots.lost_by_scale(results.shown(LAB, rows))
 
-# %% mystnb={"image": {"alt": "Loss against the step: fp32, bf16 and scaled fp16 fall together, pure fp16 ends after one step"}} tags=["nbval-ignore-output"]
+# %% mystnb={"image": {"alt": "Loss against the step: fp32, bf16 and scaled fp16 fall together, pure fp16 ends at once"}} tags=["nbval-ignore-output"]
 _ = plots.loss_by_recipe(results.shown(LAB, curves))
 
 # %% [markdown]
@@ -654,7 +654,7 @@ if here.is_gpu:
 # %% [markdown]
 # ### See
 
-# %% mystnb={"image": {"alt": "Two figures: peak bytes a parameter, where mixed precision cuts the rest with many tokens and nothing with few; and its gain in time, near the prediction for a transformer, near one for LeNet"}} tags=["nbval-ignore-output"]
+# %% mystnb={"image": {"alt": "Two figures: peak bytes a parameter, where mixed precision cuts the rest with many tokens and nothing with few; and its gain in time beside the prediction, for a transformer and for LeNet"}} tags=["nbval-ignore-output"]
 _ = plots.bytes_of_step(results.shown(LAB, rows))
 _ = plots.gain_of_steps(results.shown(LAB, times))
 
