@@ -29,6 +29,7 @@ def x():
         ("expanded repeats", lambda x: x.new_empty(1).expand(N) + x, 1 / N + 2),
         ("a sum", lambda x: x.sum(), 1 + 1 / N),
         ("a list", lambda x: torch.cat([x, x.tanh()]), 2 + 4),
+        ("changed, not returned", lambda x: torch._foreach_add_([x, x.tanh()], 1), 2 + 4),
     ],
 )
 def test_tally_is_what_a_hand_counts(x, what, fn, values):

@@ -1,5 +1,6 @@
 """The Triton kernel in the interpreter, and what becomes of it without its masks."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -67,6 +68,23 @@ def test_a_missing_mask_is_seen(tmp_path, line, broken):
     found = eval(done.stdout, {"Seen": triton_ops.Seen})
     assert (found.kernel > TOLERANCE) == (broken == "error"), done.stderr
     assert found.inside == (broken != "place")
+
+
+@needs_triton
+def test_eps_counts_where_the_values_are_small():
+    """Beside values near one a kernel without it would pass."""
+    ask = "import torch; from gpulab_utils.triton_ops import eager, rms_norm;"
+    ask += "x, w = 1e-3 * torch.ones(2, 5), torch.ones(5);"
+    ask += (
+        "print(float((rms_norm(x, w) - eager(x, w)).abs().max()), float(eager(x, w)[0, 0]))"
+    )
+    env = os.environ | {"TRITON_INTERPRET": "1", "GPULAB_DEVICE": "cpu"}
+    done = subprocess.run(
+        [sys.executable, "-c", ask], env=env, capture_output=True, text=True
+    )
+    off, one = map(float, done.stdout.split())
+    assert off < TOLERANCE
+    assert one == pytest.approx(0.5**0.5, rel=1e-3), "half of mean plus eps is eps"
 
 
 @pytest.mark.parametrize("rows", [0, 65])

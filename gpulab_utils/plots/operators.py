@@ -5,6 +5,8 @@ Each takes recordings and draws the rows of one `kind`; `ValueError` where there
 
 from gpulab_utils.plots.base import LINES, MUTED, figure, legend
 
+COUNTS = {"predicted": "by bytes", "predicted_by_lines": "a store reads its line first"}
+
 
 def _rows(runs: list, kind: str) -> list[tuple[str, list[dict]]]:
     """(device, rows of that kind) of the runs that have any."""
@@ -26,8 +28,9 @@ def gain_against_size(runs: list):
         for what, name in ("fresh", "new memory a step"), ("in_place", "in place"):
             gains = [r[f"{what}_s"] / r[f"fused_{what}_s"] for r in rows]
             ax.plot(x, gains, label=f"{name}, {label}", **next(looks))
-    ax.axhline(rows[0]["predicted"], color=MUTED, linewidth=1)
-    ax.annotate("by bytes", (x[0], rows[0]["predicted"]), va="bottom", color=MUTED)
+    for field, name in COUNTS.items():
+        ax.axhline(rows[0][field], color=MUTED, linewidth=1)
+        ax.annotate(name, (x[0], rows[0][field]), va="bottom", color=MUTED)
     ax.axhline(1, color=MUTED, linewidth=1)
     legend(ax)
     return fig
@@ -53,7 +56,7 @@ def use_of_peak(runs: list):
         ax.plot([r["share"] for r in rows], names, label=label, **look | {"linestyle": ""})
     ax.axvline(1, color=MUTED, linewidth=1)
     ax.margins(y=0.4)
-    legend(ax)
+    _legend_above(ax)
     return fig
 
 
@@ -69,8 +72,13 @@ def error_by_kernel(runs: list):
                 errors, names, label=f"{way}, {label}", **next(looks) | {"linestyle": ""}
             )
     ax.margins(y=0.4)
-    legend(ax)
+    _legend_above(ax)
     return fig
+
+
+def _legend_above(ax) -> None:
+    """Beside a row its markers would look like data."""
+    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False)
 
 
 def attention_bytes(runs: list):

@@ -45,6 +45,7 @@ FAULTS = [
         "Ratio(1, aa=1)",
         "library.lies_in(1.3, 2 * 11)",
     ),
+    ("for _ in range(times)]) / times", "for _ in range(times)])", "alone_s / 8 < rows[0]"),
     # Is a kernel of your own right?
     ('(37, 781, "float32", True)', '(37, 781, "float32", False)', 's.dtype == "float32"'),
     ('(37, 781, "float32", False)', '(37, 1024, "float32", False)', "s.kernel > 1e-3"),
