@@ -45,6 +45,8 @@ if not importlib.util.find_spec("gpulab_utils"):
     )
 
 # %%
+from dataclasses import replace
+
 from gpulab_utils import (
     CARDS,
     MODELS,
@@ -73,6 +75,7 @@ from gpulab_utils.probes import call_s, seconds
 from gpulab_utils.progress import progress
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 LAB = "08_scheduling"
 
@@ -123,13 +126,16 @@ jobs = {
     "addition": (lambda: wide.add_(1), n),
     "matmul": (lambda: square @ square, 2 * side**3),
 }
+with FlopCounterMode(display=False) as counted:
+    square @ square
+assert counted.get_total_flops() == jobs["matmul"][1], "not 2 n^3"
 rows = []
 for job, (fn, flop) in jobs.items():
     rate = {"kind": "busy", "job": job, "flop_per_s": flop / seconds(fn)}
     rows.append(
         rate | {"busy": dispatch.busy_share(fn, budget_s=pick(cpu=0.4, gpu=2, tiny=0.05))}
     )
-dear = compare(loop, jobs["matmul"][0])
+dear = compare(loop, jobs["matmul"][0], budget_s=0.5)
 per_flop = 2 * side**3 / (2 * turns)  # times dear.value: a FLOP of the loop, in matmul's
 
 # %% [markdown]
@@ -278,6 +284,8 @@ with torch.no_grad():
     n_calls = dispatch.calls(lambda: small(input_ids=ids))
     forward_s = seconds(lambda: small(input_ids=ids))
 per_layer = n_calls / 4
+share = 100 * n_calls * one_s / forward_s
+print(f"{n_calls} calls; at the price of one with nothing to do {share:.0f} % of the step")
 told = {"kind": "calls", "calls": n_calls, "forward_s": forward_s, "call_s": one_s}
 results.record(LAB, [told | {"many": times, "predicted": predicted}])
 
@@ -318,8 +326,8 @@ _ = plots.time_against_size(results.shown(LAB, rows))
 # long the many small ones take.
 
 # %% tags=["nbval-ignore-output"]
-near = predicted / again
-assert in_parts.lies_in(near / 2.5, 2.5 * near) is not False, (in_parts, near)
+near, wide = predicted / again, pick(cpu=1.6, gpu=2.5, tiny=1.6)  # a queue hides some
+assert in_parts.lies_in(near / wide, wide * near) is not False, (in_parts, near)
 assert per_layer > 12, f"{n_calls} calls"
 assert graph is None or graph.lies_in(1.3) is not False, graph
 assert useless is None or useless.lies_in(0.8, 1.3) is not False, useless
@@ -435,13 +443,13 @@ results.record(LAB, rows)
 # %% [markdown]
 # ### See
 
-# %% mystnb={"image": {"alt": "Each link's share of a step and what mending it alone gives: the model most, the drawing of a batch nothing"}} tags=["nbval-ignore-output"]
+# %% mystnb={"image": {"alt": "Each link's own gain and what Amdahl's law makes of it for the step: the model gives most, the drawing of a batch nothing"}} tags=["nbval-ignore-output"]
 _ = plots.gain_by_link(results.shown(LAB, rows))
 
 # %% [markdown]
 # ### Explain
 #
-# The link that became quicker by the largest factor gave nothing: it had no share. The whole
+# The batch made ready beforehand is free, and gave nothing: its link had no share. The whole
 # came out where Amdahl put it. Not every link is crucial; measure the shares, then mend the
 # largest.
 
@@ -466,15 +474,17 @@ wanted = [long, short, short, short, short] * 2 + [long, short]
 plans = {join: schedule(wanted, 4, join) for join in ("static", "continuous")}
 assert all(sum(map(len, p)) == sum(wanted) - len(wanted) for p in plans.values())
 for join, steps in plans.items():
-    last = max(steps.index(live) for live in steps if 11 in live)
     print(
         f"{join}: {len(steps)} steps, rows of the first eight {[len(s) for s in steps[:8]]}"
     )
+    before = [min(k for k, live in enumerate(steps) if i in live) for i in range(12)]
+    print(f"  a request waits for {sum(before) / 12:.1f} steps before its first token")
 saved = len(plans["static"]) / len(plans["continuous"])
 print(f"{saved:.2f} times fewer steps")
 
 # %% [markdown]
-# With equal lengths there is nothing to win. And a step may be used better in another way: guess
+# Who is done leaves the batch under both rules; many static servers do not even do that. With
+# equal lengths there is nothing to win. And a step may be used better in another way: guess
 # a few tokens and let *one* pass check them all (speculative decoding). With five guesses:
 
 # %%
@@ -531,6 +541,9 @@ gain = runs["static"].over(runs["continuous"].total_s)
 near = {join: run.over(predicted[join]) for join, run in runs.items()}
 for join, ratio in near.items():
     print(f"{join}: measured over predicted {ratio.value:.2f}")
+first_s = {join: sum(run.first_s.values()) / 12 for join, run in runs.items()}
+sooner = replace(gain, value=first_s["static"] / first_s["continuous"])
+print(f"continuous: time saved {gain.value:.2f}, first token sooner {sooner.value:.2f}")
 
 # %% [markdown]
 # Now the guesses. transformers looks for the last tokens in the text so far and guesses what
@@ -540,10 +553,9 @@ for join, ratio in near.items():
 told = load.text("test")[:160]
 asked = {"repeat": f"Repeat this text word for word:\n{told}", "answer": "What is the sea?"}
 asked = asked if tokenizer else {}
-n, ids = pick(cpu=16, gpu=48, tiny=8), text[None, :6].to(here.device)
-six = (
-    compare(lambda: model(ids), lambda: model(ids[:, :1]), budget_s=0.8) if asked else None
-)
+n, ids = pick(cpu=12, gpu=48, tiny=8), text[None, :6].to(here.device)
+six = compare(lambda: model(ids), lambda: model(ids[:, :1]))  # a wide pass in narrow ones
+print(f"a pass over six tokens takes {six.value:.2f} passes over one")
 spoken = {}
 for what, prompt in progress(asked.items(), "guessing"):
     chat = [{"role": "user", "content": prompt}]
@@ -563,11 +575,9 @@ rows += [
     for n, s in own.items()
 ]
 steps = len(runs["static"].live) / len(runs["continuous"].live)
+expected = predicted["static"] / predicted["continuous"]
 saving = {"kind": "saved", "what": "continuous batch", "counted": steps}
-rows.append(
-    saving
-    | {"expected": predicted["static"] / predicted["continuous"], "timed": gain.value}
-)
+rows.append(saving | {"expected": expected, "timed": gain.value})
 rows += [row(what, *both, six.value) for what, both in spoken.items()]
 results.record(LAB, rows)
 
@@ -583,18 +593,20 @@ _ = plots.counted_and_timed(results.shown(LAB, rows))
 # %% [markdown]
 # ### Explain
 #
-# The steps came out as planned; their number fell, and time fell less. A step has a part that
-# each row adds to and a part that is there anyway. Only the second is saved, and those who
-# join late bring prefills of their own. On a GPU the second part is nearly all of a step; on a
-# CPU it is not.
+# The steps came out as planned, and time fell as the costs said. A step has a part that each
+# row adds to and a part that is there anyway. Only the second is saved, and those who join late
+# bring prefills of their own. On a GPU the second part should be nearly all of a step; on a CPU
+# it is not, and time falls less than the count. The first token comes sooner in any case.
 
 # %% tags=["nbval-ignore-output"]
-assert all(ratio.lies_in(0.4, 2.5) is not False for ratio in near.values()), near
-assert gain.lies_in(0.8, 1.1 * steps) is not False, gain
+assert all(ratio.lies_in(0.5, 2) is not False for ratio in near.values()), near
+top = min(1.4 * expected, 1.2 * steps)  # all that is saved are steps
+assert gain.lies_in(expected / 1.4, top) is not False, (gain, expected)
+assert sooner.lies_in(1.2) is not False, first_s
 
 # %% [markdown]
-# Guesses saved passes where the answer repeats its prompt, and few where it does not; each pass
-# over six tokens costs more than one over one. And "a scheduling strategy" (调度策略) without a
+# Guesses saved passes where the answer repeats its prompt; where it does not, you still pay for
+# the wide passes, each at the price printed above. And "a scheduling strategy" (调度策略) without a
 # name is no advice: the same switch saved many steps on this load and none on the equal one.
 
 # %% tags=["nbval-ignore-output"]
@@ -603,6 +615,7 @@ assert all(same > 0.7 * n for same in alike), alike
 passes = {what: len(guessed.widths) for what, (_, guessed) in spoken.items()}
 most = pick(cpu=0.75, gpu=0.75, tiny=1) * n  # tiny: two layers repeat nothing
 assert passes.get("repeat", 0) <= most, passes
+assert six.lies_in(0.8) is not False, six
 found = {"steps": steps, "gain": gain, "equal": equal, "graph": graph, "passes": passes}
 claims.check("B-3.1.1a", steps > 1.5 and equal[0] == equal[1], found)
 

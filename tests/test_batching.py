@@ -67,8 +67,17 @@ def test_served_as_planned_and_as_alone(model, join):
         alone = batching.generate(model, ids, n, eos_token_id=None, use_cache=True)
         assert tokens == alone.tokens
         assert alone.widths == [len(prompt)] + [1] * (n - 1)
-    assert sorted(served.first_s) == list(range(len(PROMPTS)))
     assert served.total_s == pytest.approx(sum(served.step_s) + sum(served.prefill_s))
+
+
+def test_the_first_token_waits_for_those_before(model, monkeypatch):
+    now = iter(range(1000))  # each reading of the clock is a second later
+    monkeypatch.setattr(batching, "_clock", lambda: lambda: float(next(now)))
+    served = batching.serve(model, PROMPTS, WANTED, 2, "static")
+    first_s = [served.first_s[i] for i in range(len(PROMPTS))]
+    assert first_s[0] == first_s[1] == 3.0  # readings: start, before, after, first
+    assert first_s[2] == first_s[3] == 3.0 + 2 * 4 + 3  # four steps, then a prefill
+    assert served.prefill_s == [1.0] * 3
 
 
 def test_costs_add_up():

@@ -106,6 +106,23 @@ def test_tiny_starts_no_processes(monkeypatch):
     assert ratio.lies_in(3) is None
 
 
+def test_active_is_over_passive(monkeypatch):
+    """Children that tell fixed rounds: 1 s on one thread, then 2 s or 8 s on all."""
+    monkeypatch.delenv("GPULAB_TINY", raising=False)
+    monkeypatch.setenv("GPULAB_DEVICE", "cpu")
+
+    def child(policy):
+        told = [[1.0] * 10, [{"PASSIVE": 2.0, "ACTIVE": 8.0}[policy]] * 10]
+        code = f"print('ready', flush=True); input(); print({json.dumps(told)!r})"
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        return subprocess.Popen([sys.executable, "-S", "-c", code], **pipes)
+
+    monkeypatch.setattr(waiting, "_child", child)
+    ratio, took = dispatch.spinning()
+    assert (ratio.value, ratio.aa) == (4.0, 1.0)
+    assert took == {"one thread": 1.0, "all, PASSIVE": 2.0, "all, ACTIVE": 8.0}
+
+
 def test_a_child_prints_its_rounds():
     code = (
         "from gpulab_utils.dispatch import waiting; waiting.ROUND_S = 0.001; waiting.work()"

@@ -55,7 +55,7 @@ def joins(steps: list[tuple[int, ...]]) -> list[int]:
 def expected_tokens(acceptance: float, guesses: int) -> float:
     """Tokens that one pass is expected to give when each guess is right that often.
 
-    Source: Leviathan et al., arXiv:2211.17192, equation 1.
+    Guesses are taken as independent. Source: Leviathan et al., arXiv:2211.17192, eq. 1.
 
     >>> expected_tokens(0.5, 1), expected_tokens(0.0, 5), expected_tokens(1.0, 5)
     (1.5, 1.0, 6)

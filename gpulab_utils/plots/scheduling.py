@@ -53,14 +53,14 @@ def time_against_size(runs: list):
 
 
 def gain_by_link(runs: list):
-    """Each link's own gain, its share, and what mending it alone gives to the step."""
+    """Each link's own gain, what Amdahl makes of it for the step; all three, measured."""
     fig, ax = figure("times as fast", "", log="x", height=3.2, width=8)
     wholes = dict(of_kind(runs, "whole"))
     for (label, rows), look in zip(of_kind(runs, "link"), LINES, strict=False):
         names = [f"{r['link']}" for r in rows]
         own, alone = [r["own"] for r in rows], [r["alone"] for r in rows]
         ax.plot(own, names, label=f"the link, {label}", **_dots(look) | HOLLOW)
-        ax.plot(alone, names, label=f"the step by it alone, {label}", **_dots(look))
+        ax.plot(alone, names, label=f"the step, {label}", **_dots(look))
         (whole,) = wholes[label][:1]
         ax.plot([whole["measured"]], ["all three"], label="", **_dots(look))
         ax.plot([whole["predicted"]], ["all three"], color=MUTED, marker="|", markersize=16)

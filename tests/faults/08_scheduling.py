@@ -2,8 +2,13 @@
 
 FAULTS = [
     # Is a busy machine at work?
+    ("square @ square, 2 * side**3", "square @ square, side**3", "not 2 n^3"),
     ("dispatch.busy_share(fn,", "0.5 * dispatch.busy_share(fn,", "share > 0.8"),
-    ('compare(loop, jobs["matmul"][0])', "Ratio(1e-6, aa=1)", "dear.lies_in("),
+    (
+        'compare(loop, jobs["matmul"][0], budget_s=0.5)',
+        "Ratio(1e-6, aa=1)",
+        "dear.lies_in(",
+    ),
     (
         "spun, took = dispatch.spinning()",
         "spun, took = Ratio(1, aa=1), {}",
@@ -17,7 +22,7 @@ FAULTS = [
     ),
     (
         "times = again * in_parts.value",
-        "in_parts, times = Ratio(10 * predicted / again, aa=1), 1",
+        "in_parts, times = Ratio(2 * predicted / again, aa=1), 1",
         "in_parts.lies_in(",
     ),
     (
@@ -68,8 +73,18 @@ FAULTS = [
     ("run.over(predicted[join])", "Ratio(9, aa=1)", "for ratio in near.values()"),
     (
         'runs["static"].over(runs["continuous"].total_s)',
-        "Ratio(9, aa=1)",
-        "gain.lies_in(0.8",
+        "Ratio(0.6 * predicted['static'] / predicted['continuous'], aa=1)",
+        "gain.lies_in(expected / 1.4",
+    ),
+    (
+        "sooner = replace(gain, value=",
+        "sooner = replace(gain, aa=1, value=0.2 *",
+        "sooner.lies_in(1.2)",
+    ),
+    (
+        "compare(lambda: model(ids), lambda: model(ids[:, :1]))",
+        "Ratio(0.65, aa=1)",
+        "six.lies_in(0.8)",
     ),
     (
         "for a, b in spoken.values()]",
