@@ -303,7 +303,7 @@ def usual(layer):
 
 
 for layer in kinds.values():
-    assert torch.allclose(usual(layer), stays(layer), rtol=1e-2, atol=1e-3)
+    assert torch.allclose(usual(layer), stays(layer), atol=tolerance)
     assert stays(layer).is_contiguous(memory_format=torch.channels_last)
 
 # %% tags=["nbval-ignore-output"]
