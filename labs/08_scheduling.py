@@ -596,7 +596,8 @@ _ = plots.counted_and_timed(results.shown(LAB, rows))
 # The steps came out as planned, and time fell as the costs said. A step has a part that each
 # row adds to and a part that is there anyway. Only the second is saved, and those who join late
 # bring prefills of their own. On a GPU the second part should be nearly all of a step; on a CPU
-# it is not, and time falls less than the count. The first token comes sooner in any case.
+# it is not, and time falls less than the count. The first token comes sooner, if less than the
+# steps say (prefills take time as well): short requests no longer wait for a long one.
 
 # %% tags=["nbval-ignore-output"]
 assert all(ratio.lies_in(0.5, 2) is not False for ratio in near.values()), near
