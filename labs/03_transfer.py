@@ -13,7 +13,7 @@
 # | --- | --- |
 # | You will | **predict** a copy's time and a model's speed from two numbers of a road; **decide** whether a transfer is worth mending |
 # | Before | 02_bottlenecks |
-# | Minutes | 40 to read, 2 to run |
+# | Minutes | 40 to read, 1 to run |
 # | CPU | 4 GiB RAM, 1.6 GB disk |
 # | GPU | 4 GiB VRAM |
 # | Theory | [What does the road cost?](../book/03_transfer.md) |

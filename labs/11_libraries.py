@@ -175,7 +175,6 @@ results.record(LAB, rows)
 # %% tags=["nbval-ignore-output"]
 def ran(name, enabled):
     """Names of what ran: kernels on a GPU, operators of torch on a CPU."""
-    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # below, it tells stderr that it starts
     with profile() as seen:
         run(name, enabled)
     return {event.name for event in seen.events()}
