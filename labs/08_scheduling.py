@@ -154,8 +154,8 @@ results.record(LAB, rows)
 
 # %% [markdown]
 # Busy may also mean *waiting*. OpenMP threads that are done can sleep until the others are
-# (`PASSIVE`) or spin (`ACTIVE`). Two child processes add one to a tensor, with all cores, while
-# a third process keeps one core busy. Nothing else differs.
+# (`PASSIVE`) or spin (`ACTIVE`). Two child processes add one to a tensor, on two threads to which
+# one core is left, as beside busy neighbours. Nothing else differs.
 
 # %% tags=["nbval-ignore-output"]
 spun, took = dispatch.spinning()
@@ -168,7 +168,7 @@ results.record(LAB, told)
 # %% mystnb={"image": {"alt": "Three jobs: all keep the machine busy, and their shares of its arithmetic differ by orders of magnitude"}} tags=["nbval-ignore-output"]
 _ = plots.busy_and_share(results.shown(LAB, rows))
 
-# %% mystnb={"image": {"alt": "Time of one addition on one thread, on all that sleep while they wait, and on all that spin"}} tags=["nbval-ignore-output"]
+# %% mystnb={"image": {"alt": "Time of one addition on one thread, on two of one core that sleep while they wait, and on two that spin"}} tags=["nbval-ignore-output"]
 if told or not here.tiny:
     _ = plots.time_by_waiting(results.shown(LAB, told))
 
@@ -186,8 +186,8 @@ found = {"dear": dear, "per_flop": per_flop, "busy": busy}
 claims.check("B-3.1.1b", dear.lies_in(50 / per_flop), found)
 
 # %% [markdown]
-# Threads that spin are busy as well, and beside one foreign process every operation waits for a
-# turn of the scheduler. This is why this package sets `OMP_WAIT_POLICY=PASSIVE`.
+# Threads that spin are busy as well: the one that has work waits for a turn of the scheduler,
+# while the other uses up its own. This is why this package sets `OMP_WAIT_POLICY=PASSIVE`.
 
 # %% tags=["nbval-ignore-output"]
 assert spun.lies_in(3) is not False, spun

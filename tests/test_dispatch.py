@@ -120,7 +120,7 @@ def test_active_is_over_passive(monkeypatch):
     monkeypatch.setattr(waiting, "_child", child)
     ratio, took = dispatch.spinning()
     assert (ratio.value, ratio.aa) == (4.0, 1.0)
-    assert took == {"one thread": 1.0, "all, PASSIVE": 2.0, "all, ACTIVE": 8.0}
+    assert took == {"one thread": 1.0, "two, PASSIVE": 2.0, "two, ACTIVE": 8.0}
 
 
 def test_a_child_prints_its_rounds():

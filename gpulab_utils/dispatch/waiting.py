@@ -1,4 +1,4 @@
-"""How should threads that are done wait? Asleep, or spinning, beside a busy core.
+"""How should threads that are done wait? Asleep, or spinning?
 
 libgomp reads `OMP_WAIT_POLICY` once, when torch loads it: hence child processes.
 """
@@ -14,30 +14,30 @@ from statistics import median
 from gpulab_utils import device
 from gpulab_utils.timing import Ratio, _aa
 
-ROUNDS, ROUND_S, SIZE = 10, 0.05, 2**17  # of a child beside a busy core
-HOG = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
+ROUNDS, ROUND_S, SIZE = 10, 0.05, 2**17  # of a child whose threads share a core
 
 
 def spinning() -> tuple[Ratio, dict[str, float]]:
-    """What spinning threads cost: an addition on all cores beside one busy process.
+    """What spinning threads cost: an addition on two threads that one core is left to.
 
-    Returns (ACTIVE : PASSIVE, seconds of one addition on one thread, on all with PASSIVE
-    and on all with ACTIVE). Two children differ in `OMP_WAIT_POLICY` alone and are measured
-    one after the other. Under GPULAB_TINY nothing is started, and nothing can be judged.
+    Returns (ACTIVE : PASSIVE, seconds of one addition on one thread, on two with PASSIVE
+    and on two with ACTIVE). Two children differ in `OMP_WAIT_POLICY` alone and are measured
+    one after the other; libgomp has counted all cores before one is left, as beside busy
+    neighbours. Nothing is started, and nothing can be judged, under GPULAB_TINY, on one
+    core, and where a process cannot give up cores (not Linux).
     """
-    if device.here().tiny:
+    if device.here().tiny or cores() < 2 or not hasattr(os, "sched_setaffinity"):
         return Ratio(1.0, aa=math.inf), {}
     children = [_child(policy) for policy in ("PASSIVE", "ACTIVE")]
     _ = [child.stdout.readline() for child in children]  # torch is loaded
-    children.append(subprocess.Popen([sys.executable, "-S", "-c", HOG]))
     try:
-        told = [json.loads(c.communicate("go\n", timeout=60)[0]) for c in children[:2]]
+        told = [json.loads(c.communicate("go\n", timeout=60)[0]) for c in children]
     finally:
         for child in children:
             child.kill()
             child.wait()
     (one, passive), (_, active) = told
-    took = {"one thread": one, "all, PASSIVE": passive, "all, ACTIVE": active}
+    took = {"one thread": one, "two, PASSIVE": passive, "two, ACTIVE": active}
     took = {how: median(rounds) for how, rounds in took.items()}
     return Ratio(median(active) / median(passive), max(_aa(passive), _aa(active))), took
 
@@ -63,11 +63,12 @@ def work() -> None:
     """The child of `spinning`: waits for a line, then times one addition, in rounds."""
     import torch
 
-    x = torch.ones(SIZE)
     print("ready", flush=True)
     sys.stdin.readline()
-    told = []
-    for threads in (1, cores()):
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # later threads inherit it
+    torch.set_num_threads(1)
+    x, told = torch.ones(SIZE), []
+    for threads in (1, 2):
         torch.set_num_threads(threads)
         told.append([_round(x) for _ in range(ROUNDS)])
     print(json.dumps(told))
