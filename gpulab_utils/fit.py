@@ -1,5 +1,6 @@
 """Latency and bandwidth of a road: the line seconds = latency + bytes / rate."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -35,8 +36,9 @@ class Line:
 def line(n_bytes: Sequence[float], seconds: Sequence[float]) -> Line:
     """The line with the least squared relative error, latency not below zero.
 
-    Relative: a microsecond counts at a kilobyte as a millisecond does at a megabyte.
-    Raises `ValueError` for fewer than three sizes, or where time does not grow with size.
+    Relative: a microsecond counts at a kilobyte as a millisecond does at a megabyte. Where
+    time does not grow with size, on a busy machine say, the rate is infinite. Raises
+    `ValueError` for fewer than three sizes and for a time that is not above zero.
 
     >>> road = line([1e3, 1e6, 1e9], [1.1e-5, 1.01e-3, 1.00001])
     >>> round(road.latency_s * 1e6), round(road.bytes_per_s / 1e9, 2), road.worst < 1.001
@@ -57,6 +59,7 @@ def line(n_bytes: Sequence[float], seconds: Sequence[float]) -> Line:
     if latency < 0:
         latency, slope = 0.0, s1 / ss
     if slope <= 0:
-        raise ValueError(f"time does not grow with size: {points}")
+        latency, slope = l1 / ll, 0.0
     off = [t / (latency + s * slope) for s, t in points]
-    return Line(latency, 1 / slope, max(max(x, 1 / x) for x in off))
+    rate = 1 / slope if slope else math.inf
+    return Line(latency, rate, max(max(x, 1 / x) for x in off))

@@ -1,5 +1,6 @@
 """Roads: copies that copy, counts of faults, a page cache that is emptied, exact lines."""
 
+import math
 import os
 import sys
 
@@ -98,11 +99,13 @@ def test_lines_are_fitted_road_by_road():
     assert roads.lines(rows[:2]) == {}, "two points are no line"
 
 
-def test_a_disk_without_a_line_is_left_out_and_another_road_is_not():
+def test_a_disk_whose_time_does_not_grow_is_left_out_and_another_road_is_not():
     falling = [(4096, 3e-3), (2**15, 2e-3), (2**18, 1e-3)]
     assert roads.lines([fitted._row(roads.DISK, n, t) for n, t in falling]) == {}
-    with pytest.raises(ValueError, match="does not grow with size"):
-        roads.lines([fitted._row("memory", n, t) for n, t in falling])
+    line = roads.lines([fitted._row("memory", n, t) for n, t in falling])["memory"]
+    assert line.bytes_per_s == math.inf
+    assert line.seconds(10**9) == line.latency_s
+    assert min(t for _, t in falling) < line.latency_s < max(t for _, t in falling)
 
 
 def test_large_blocks_are_fetched_into_fresh_pages(monkeypatch):

@@ -4,6 +4,7 @@ Each takes recordings and draws the rows of one `kind`, measured as points, fore
 lines.
 """
 
+import math
 from itertools import cycle
 
 from gpulab_utils import fit
@@ -35,10 +36,10 @@ def time_against_copy(runs: list):
 
 
 def _line(x: list, took: list) -> fit.Line | None:
-    try:
-        return fit.line(x, took)
-    except ValueError:  # fewer than three sizes, or a disk in its moods
+    if len(set(x)) < 3:
         return None
+    line = fit.line(x, took)
+    return line if math.isfinite(line.bytes_per_s) else None  # a disk in its moods
 
 
 def times_by_habit(runs: list):
