@@ -22,7 +22,7 @@ def test_peak_agrees_with_transformers(mode):
 
 
 def test_a_fused_optimizer_copies_no_parameter():
-    """A large head, few tokens: the step of the optimizer is the peak. Once 16 % too high."""
+    """A large head, few tokens: the optimizer is the peak. It was 16 % too high."""
     pytest.importorskip("transformers")
     from fake_models import peak_bytes
 
