@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from statistics import median
 
 from gpulab_utils import device
 from gpulab_utils.probes import seconds
@@ -93,9 +94,10 @@ def _chain() -> Callable:
 def second_core(job: Callable, *, budget_s: float = 1.0) -> Ratio:
     """How many times as long `job()` keeps the calling thread busy alone as with another.
 
-    Where the second thread did less than a third of the work, no core was free for it: then
-    `aa` is infinite, and the ratio is not judged. Half a GPU cannot be switched off: there
-    twice the work stands for one thread.
+    Where the second thread did less than a third of the work no core was free for it, and
+    where both were busy a quarter longer than one alone they waited for each other:
+    then `aa` is infinite, and the ratio is not judged. Half a GPU cannot be switched off:
+    there twice the work stands for one thread.
 
     >>> second_core(lambda: None, budget_s=0.01).lies_in(1.4, 2.8) is None
     True
@@ -104,19 +106,22 @@ def second_core(job: Callable, *, budget_s: float = 1.0) -> Ratio:
 
     if device.here().is_gpu:
         return compare(lambda: (job(), job()), job, budget_s=budget_s)
-    own, all_threads = [0.0], [1e-12]
+    single, own, both = [], [], []
 
     def alone():
         torch.set_num_threads(1)
+        mine = time.thread_time()
         job()
+        single.append(time.thread_time() - mine)
 
     def shared():
         torch.set_num_threads(2)
         mine, ours = time.thread_time(), time.process_time()
         job()
         own.append(time.thread_time() - mine)
-        all_threads.append(time.process_time() - ours)
+        both.append(time.process_time() - ours)
 
     ratio = compare(alone, shared, budget_s=budget_s)
-    idle = sum(own) > 2 / 3 * sum(all_threads)
-    return replace(ratio, aa=math.inf) if idle else ratio
+    idle = sum(own) > 2 / 3 * sum(both)
+    waited = median(both) > 1.25 * median(single)
+    return replace(ratio, aa=math.inf) if idle or waited else ratio
