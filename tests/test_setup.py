@@ -23,12 +23,15 @@ ORDER = [
     *["units", "tables", "cards", "configs", "models", "roofline", "fit", "plan"],
     *["device", "progress", "reveal", "timing", "process", "memory", "allocations"],
     *["standin", "load"],
-    *["compiling", "small_gpt", "ranks", "workers"],
+    *["compiling", "small_gpt", "language", "ranks", "workers"],
     *["chase", "probes", "host", "layer_ops", "roads", "numerics", "cuda_source"],
     *["queues", "engines", "overlap", "dispatch", "batching", "jpegs"],
     *["traffic", "triton_ops"],
     *["kernels", "fourbit", "minifloats", "ggml_blocks", "normalfloat", "quant"],
-    *["decoder", "oracle", "real13b", "results", "claims", "plots"],
+    *["decoder", "oracle", "real13b"],
+    *["paging", "steps", "weights_table", "kv_cache", "masks", "slimming", "distilling"],
+    *["fake_training", "finetune", "programs", "loops", "sharding"],
+    *["results", "techniques", "claims", "plots"],
     *["doctor", "recorder", "listing", "cli"],
 ]
 PYTHON = [
