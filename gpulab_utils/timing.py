@@ -114,7 +114,21 @@ def in_turns(xs: Sequence[float], ys: Sequence[float]) -> Ratio:
     Ratio(value=2.0, aa=1.0)
     """
     value = median(x / y for x, y in zip(xs, ys, strict=True))
-    return Ratio(value, max(_aa(xs), _aa(ys)))
+    return Ratio(value, max(against_itself(xs), against_itself(ys)))
+
+
+def against_itself(times: Sequence[float]) -> float:
+    """How many times as long every second of these seconds is as the others, from 1 up.
+
+    Infinite where there are fewer than 8: too few to judge.
+
+    >>> against_itself([1.0, 2.0] * 4), against_itself([1.0] * 7)
+    (2.0, inf)
+    """
+    if len(times) < 8:
+        return math.inf
+    ratio = median(times[::2]) / median(times[1::2])
+    return max(ratio, 1 / ratio)
 
 
 def _cpu_walls(fn: Callable, budget_s: float) -> list[float]:
@@ -172,12 +186,4 @@ def _until(budget_s: float, sample: Callable) -> list:
 
 def _spread(times: list[float]) -> tuple:
     ranked, last = sorted(times), len(times) - 1
-    return ranked[last // 5], ranked[last - last // 5], _aa(times), len(times)
-
-
-def _aa(times: Sequence[float]) -> float:
-    """Every second run against the others; infinite if there are too few."""
-    if len(times) < 8:
-        return math.inf
-    ratio = median(times[::2]) / median(times[1::2])
-    return max(ratio, 1 / ratio)
+    return ranked[last // 5], ranked[last - last // 5], against_itself(times), len(times)

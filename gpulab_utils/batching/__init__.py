@@ -14,7 +14,7 @@ from statistics import median
 
 from gpulab_utils import device
 from gpulab_utils.batching.rows import Rows
-from gpulab_utils.timing import Ratio, _aa
+from gpulab_utils.timing import Ratio, against_itself
 
 JOIN = ("static", "continuous")
 
@@ -151,7 +151,7 @@ class Served:
         sizes = [len(live) for live in self.live]
         usual = max(set(sizes), key=sizes.count)
         alike = [s for s, n in zip(self.step_s, sizes, strict=True) if n == usual]
-        return Ratio(self.total_s / seconds, _aa(alike))
+        return Ratio(self.total_s / seconds, against_itself(alike))
 
 
 def serve(model, prompts: list[list[int]], new_tokens: list[int], slots: int, join: str):

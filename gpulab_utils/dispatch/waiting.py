@@ -12,7 +12,7 @@ import time
 from statistics import median
 
 from gpulab_utils import device
-from gpulab_utils.timing import Ratio, _aa
+from gpulab_utils.timing import Ratio, against_itself
 
 ROUNDS, ROUND_S, SIZE = 10, 0.05, 2**17  # of a child whose threads share a core
 
@@ -39,7 +39,8 @@ def spinning() -> tuple[Ratio, dict[str, float]]:
     (one, passive), (_, active) = told
     took = {"one thread": one, "two, PASSIVE": passive, "two, ACTIVE": active}
     took = {how: median(rounds) for how, rounds in took.items()}
-    return Ratio(median(active) / median(passive), max(_aa(passive), _aa(active))), took
+    spread = max(map(against_itself, (passive, active)))
+    return Ratio(median(active) / median(passive), spread), took
 
 
 def cores() -> int:
