@@ -5,7 +5,7 @@ import os
 import sys
 
 from gpulab_utils import fit, roads
-from gpulab_utils.roads import between, copies, fitted, folders, pages
+from gpulab_utils.roads import between, copies, fitted, pages
 
 import pytest
 import torch
@@ -177,17 +177,6 @@ def test_a_stack_answers_alike_wherever_its_layers_are(way):
     for away in range(4):
         assert torch.allclose(stack.step(away, way), x, atol=1e-5)
     assert stack.layer_bytes == 4 * 16 * 16
-
-
-def test_a_fork_removes_no_folder(tmp_path):
-    made = folders.folder("fork")
-    if (pid := os.fork()) == 0:
-        folders.remove()
-        os._exit(0)
-    os.waitpid(pid, 0)
-    assert made.is_dir()
-    folders.remove()
-    assert not made.exists()
 
 
 @pytest.mark.parametrize(

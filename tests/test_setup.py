@@ -21,8 +21,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # A module may import only those that stand before it.
 ORDER = [
     *["units", "tables", "cards", "configs", "models", "roofline", "fit", "plan"],
-    *["device", "progress", "reveal", "timing", "process", "memory", "allocations"],
-    *["standin", "load"],
+    *["device", "progress", "reveal", "timing", "process", "folders", "memory"],
+    *["allocations", "standin", "load"],
     *["compiling", "small_gpt", "language", "ranks", "workers"],
     *["chase", "probes", "host", "layer_ops", "roads", "numerics", "cuda_source"],
     *["queues", "engines", "overlap", "dispatch", "batching", "jpegs"],
@@ -30,7 +30,7 @@ ORDER = [
     *["kernels", "fourbit", "minifloats", "ggml_blocks", "normalfloat", "quant"],
     *["decoder", "oracle", "real13b"],
     *["paging", "steps", "weights_table", "kv_cache", "masks", "slimming", "distilling"],
-    *["fake_training", "finetune", "programs", "loops", "sharding"],
+    *["ledger", "fake_training", "finetune", "programs", "loops", "sharding"],
     *["results", "techniques", "claims", "plots"],
     *["doctor", "recorder", "listing", "cli"],
 ]

@@ -5,7 +5,9 @@ each road, `send(road, n)` is one copy as a call. `Stack` is a model whose layer
 a road. `pages` counts page faults and empties the page cache of a file.
 """
 
-from gpulab_utils.roads import copies, folders
+from gpulab_utils import folders
+from gpulab_utils.folders import folder
+from gpulab_utils.roads import copies
 from gpulab_utils.roads.copies import names, send, sizes, ways
 from gpulab_utils.roads.fitted import (
     DISK,
@@ -16,7 +18,6 @@ from gpulab_utils.roads.fitted import (
     lines,
     survey,
 )
-from gpulab_utils.roads.folders import folder
 from gpulab_utils.roads.pages import PAGE, cached, evict, faulted, faults, fresh
 from gpulab_utils.roads.stack import Stack
 

@@ -11,8 +11,8 @@ from functools import cache
 from itertools import cycle
 from pathlib import Path
 
-from gpulab_utils import device
-from gpulab_utils.roads import between, folders, pages
+from gpulab_utils import device, folders
+from gpulab_utils.roads import between, pages
 
 MEMORY = ("memory", "first touch", "file, read", "file, mapped", "file, first touch")
 LINKS = (

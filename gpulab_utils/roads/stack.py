@@ -1,7 +1,7 @@
 """A stack of layers of which some are not there: they come over a road for every step."""
 
-from gpulab_utils import device
-from gpulab_utils.roads import copies, folders, pages
+from gpulab_utils import device, folders
+from gpulab_utils.roads import copies, pages
 
 
 class Stack:
