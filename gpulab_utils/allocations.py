@@ -8,7 +8,8 @@ allocates and frees within itself, its workspace, is not seen; a GPU's own recor
 """
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import torch
@@ -75,3 +76,18 @@ def record(run: Callable, holding: Iterable[torch.Tensor] = ()) -> list[dict]:
     del kept
     recorder.seen.clear()
     return entries
+
+
+@contextmanager
+def recording() -> Iterator[list[dict]]:
+    """The list in which the trace of a block grows, for those who look at it meanwhile.
+
+    >>> with recording() as entries:
+    ...     y = torch.ones(1024)
+    >>> [(e["action"], e["size"]) for e in entries]
+    [('alloc', 4096)]
+    """
+    recorder = _Recorder()
+    with recorder:
+        yield recorder.entries
+    recorder.seen.clear()

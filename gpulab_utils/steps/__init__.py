@@ -1,0 +1,181 @@
+"""A training step in several ways: the same arithmetic, other bytes.
+
+`make(way)` builds a step of a small Llama on real text; `way.options` say to `plan` what
+it does. Every way trains the same model on the same batch from the same start.
+"""
+
+from dataclasses import dataclass, field
+
+from gpulab_utils import device, kernels, numerics, plan, small_gpt
+from gpulab_utils.models import shape_from_config
+from gpulab_utils.steps.ledger import KINDS, Ledger, keep
+from gpulab_utils.steps.shelf import Shelf
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+__all__ = ["KINDS", "WAYS", "Ledger", "Shelf", "Step", "Way", "keep", "make", "planned"]
+
+
+@dataclass(frozen=True)
+class Way:
+    """A name, and the options of `plan` that stand for it."""
+
+    name: str
+    options: dict = field(default_factory=dict)
+
+    def __getattr__(self, name: str):
+        if name in OPTIONS:
+            return self.options.get(name, OPTIONS[name])
+        raise AttributeError(name)
+
+
+OPTIONS = {"amp": False, "checkpointing": False, "accumulation": 1, "in_backward": False}
+OPTIONS |= {"optimizer": "adamw", "offload": None}
+WAYS = {
+    way.name: way
+    for way in (
+        Way("plain"),
+        Way("AMP", {"amp": True}),
+        Way("checkpointing", {"checkpointing": True}),
+        Way("accumulation", {"accumulation": 4}),
+        Way("fused backward", {"in_backward": True}),
+        Way("8-bit Adam", {"optimizer": "adamw8bit"}),
+        Way("activations away", {"offload": "activations"}),
+        Way("states away", {"offload": "optimizer"}),
+    )
+}
+
+
+class Segment(torch.nn.Module):
+    """Some layers as one checkpoint: only its input is kept, the rest is computed again."""
+
+    def __init__(self, layers):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(layers)
+
+    def forward(self, hidden, **options):
+        return checkpoint(self._run, hidden, use_reentrant=False, **options)
+
+    def _run(self, hidden, **options):
+        for layer in self.layers:
+            hidden = layer(hidden, **options)
+        return hidden
+
+
+def cut(model, every: int) -> None:
+    """Make checkpoints of `every` layers each; the last one has what is left."""
+    layers = list(model.model.layers)
+    parts = [layers[i : i + every] for i in range(0, len(layers), every)]
+    model.model.layers = torch.nn.ModuleList(Segment(part) for part in parts)
+
+
+@dataclass
+class Step:
+    """A model, its optimizers, a batch, and a step that tells its phases."""
+
+    way: Way
+    model: torch.nn.Module
+    optimizers: list
+    ids: torch.Tensor  # [batch, time]
+    shelf: Shelf | None
+
+    def __call__(self, enter=lambda phase: None) -> float:
+        """One step; returns the loss. Gradients are dropped at its end."""
+        way, total, hooks = self.way, 0.0, self._hooks()
+        for part in self.ids.chunk(way.accumulation):
+            enter("forward")
+            loss = self.forward(part) / way.accumulation
+            enter("backward")
+            loss.backward()
+            total += loss.item()
+            del loss
+        enter("step")
+        self.update()
+        self.model.zero_grad()
+        for hook in hooks:
+            hook.remove()
+        return total
+
+    def _hooks(self) -> list:
+        """Where the step is fused into backward: each gradient is used up when it is there."""
+        if not self.way.in_backward:
+            return []
+        own = dict(zip(self.model.parameters(), self.optimizers, strict=True))
+
+        def step(p):
+            own[p].step()
+            p.grad = None
+
+        return [p.register_post_accumulate_grad_hook(step) for p in own]
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        away = self.way.offload == "activations"
+        saving = self.shelf.saving(self.model.parameters()) if away else numerics.autocast()
+        dtype = device.here().dtype if self.way.amp else None
+        with saving, numerics.autocast(dtype):
+            return self.model(input_ids=ids, labels=ids).loss
+
+    def update(self) -> None:
+        if self.way.in_backward:
+            return
+        for optimizer in self.optimizers:
+            if self.way.offload == "optimizer":
+                self._with_states(optimizer)
+            else:
+                optimizer.step()
+
+    def _with_states(self, optimizer) -> None:
+        """Fetch this optimizer's states, step, put them back."""
+        for states in optimizer.state.values():
+            for name in ("exp_avg", "exp_avg_sq"):
+                states[name + "_away"] = states[name]
+                states[name] = self.shelf.fetch(states[name])
+        optimizer.step()
+        for states in optimizer.state.values():
+            for name in ("exp_avg", "exp_avg_sq"):
+                away = states.pop(name + "_away", None)
+                if away is None:  # the first step has made them
+                    away = self.shelf.put(states[name])
+                else:
+                    away.copy_(states[name])
+                states[name] = away
+
+    def ledger(self) -> Ledger:
+        """The ledger of the second step: the states exist by then."""
+        self()
+        tensors = [
+            v for o in self.optimizers for s in o.state.values() for v in s.values()
+        ]
+        states = [v for v in tensors if isinstance(v, torch.Tensor)]
+        return keep(self, self.model.parameters(), states, [self.ids])
+
+
+def make(way: Way, *, width: int, layers: int, batch: int, time: int) -> Step:
+    """A step in this way. `kernels.KernelMissing` where its library is not installed."""
+    here = device.here()
+    model = small_gpt.make(width=width, layers=layers, positions=time).to(here.device)
+    if way.checkpointing:
+        cut(model, int(way.checkpointing))
+    ids = next(small_gpt.batches("train", batch=batch, time=time)).to(here.device)
+    one_each = way.in_backward or way.offload == "optimizer"
+    shelf = Shelf() if way.offload else None
+    return Step(way, model, optimizers(model, way, one_each), ids, shelf)
+
+
+def optimizers(model, way: Way, one_each: bool) -> list:
+    """AdamW over all parameters, or one for each of them; bitsandbytes' in 8 bit."""
+    params = list(model.parameters())
+    if way.optimizer == "adamw8bit":
+        return [kernels.bitsandbytes().optim.AdamW8bit(params, lr=1e-3)]
+    if not one_each:
+        return [torch.optim.AdamW(params, lr=1e-3, foreach=True)]
+    return [torch.optim.AdamW([p], lr=1e-3, foreach=False) for p in params]
+
+
+def planned(step: Step, **more):
+    """The planner's bill for this step, of its shape, batch and way alone."""
+    shape = shape_from_config(step.model.config.to_dict())
+    batch, time = step.ids.shape
+    options = step.way.options | more
+    return plan(shape, "full_train", "fp32", batch, time, **options)

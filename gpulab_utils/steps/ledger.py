@@ -1,0 +1,151 @@
+"""Which bytes are alive while a training step runs, and what are they? A ledger over time.
+
+Every storage that torch hands out is booked when an operation returns it and struck out
+when it dies, under one of five headings. What an operation takes and gives back within
+itself is not seen; on a GPU the allocator's own peak has it. A storage that lies elsewhere
+(`shelf`) is not booked.
+"""
+
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+
+from gpulab_utils import device
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
+
+KINDS = ("weights", "optimizer", "gradients", "activations", "scratch")
+
+
+@dataclass
+class Moment:
+    """Bytes alive by kind, in which phase of the step."""
+
+    phase: str
+    alive: tuple[int, ...]  # in the order of KINDS
+
+    @property
+    def total(self) -> int:
+        return sum(self.alive)
+
+
+@dataclass
+class Ledger:
+    """Every moment at which something was booked or struck out."""
+
+    moments: list[Moment] = field(default_factory=list)
+
+    @property
+    def peak(self) -> Moment:
+        """The first moment with the most bytes alive."""
+        return max(self.moments, key=lambda m: m.total)
+
+    def terms(self) -> dict[str, int]:
+        """Bytes by kind at the peak."""
+        return dict(zip(KINDS, self.peak.alive, strict=True))
+
+    def most(self, kind: str) -> int:
+        """The largest figure of one kind, whenever it was."""
+        return max(m.alive[KINDS.index(kind)] for m in self.moments)
+
+    def thinned(self, n: int) -> list[Moment]:
+        """At most `n` moments, of each stretch the one with the most bytes.
+
+        >>> Ledger([Moment("forward", (i % 7,)) for i in range(100)]).thinned(2)[0].alive
+        (6,)
+        """
+        width = -(-len(self.moments) // n)
+        parts = range(0, len(self.moments), width)
+        return [max(self.moments[i : i + width], key=lambda m: m.total) for i in parts]
+
+
+class _Books(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.phase, self.ledger = "forward", Ledger()
+        self.alive = dict.fromkeys(KINDS, 0)
+        self.held: dict[int, list] = {}  # storage -> [weak reference, kind, bytes]
+        self.on = device.here().device.type
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        made = func(*args, **kwargs)
+        kind = "activations" if self.phase == "forward" else "scratch"
+        for tensor in tree_iter(made):
+            if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided:
+                self.book(tensor, kind)
+        return made
+
+    def book(self, tensor: torch.Tensor, kind: str, moves: bool = False) -> None:
+        """Note a storage under `kind`; one that is known stays, unless it `moves`."""
+        storage = tensor.untyped_storage()
+        key, n_bytes = storage._cdata, storage.nbytes()
+        known = self.held.get(key)
+        if known and moves and known[1] != kind:
+            self.alive[known[1]] -= known[2]
+            self.alive[kind] += known[2]
+            known[1] = kind
+            self._note()
+        if known or not n_bytes or storage.device.type != self.on or storage.filename:
+            return
+        gone = weakref.ref(storage, partial(self._gone, key))
+        self.held[key] = [gone, kind, n_bytes]
+        self.alive[kind] += n_bytes
+        self._note()
+
+    def _gone(self, key: int, _) -> None:
+        if key in self.held:
+            _, kind, n_bytes = self.held.pop(key)
+            self.alive[kind] -= n_bytes
+            self._note()
+
+    def _note(self) -> None:
+        self.ledger.moments.append(Moment(self.phase, tuple(self.alive.values())))
+
+
+def keep(
+    run: Callable,
+    weights: Iterable[torch.nn.Parameter],
+    states: Iterable[torch.Tensor] = (),
+    inputs: Iterable[torch.Tensor] = (),
+) -> Ledger:
+    """The ledger of `run(enter)`, which calls `enter(phase)` where a phase begins.
+
+    `weights` and `states` lie there before; a gradient counts as one from the moment that
+    autograd has summed it up. `inputs` are booked as activations.
+
+    >>> weight = torch.nn.Parameter(torch.ones(256, device=device.here().device))
+    >>> def run(enter):
+    ...     loss = (weight * 2).sum()  # 1 KiB of product, 4 bytes of sum
+    ...     enter("backward")
+    ...     loss.backward()
+    >>> keep(run, [weight]).terms()["gradients"] == weight.nbytes
+    True
+    """
+    books, weights = _Books(), list(weights)
+    with torch.no_grad():
+        for kind, tensors in (
+            ("weights", weights),
+            ("optimizer", states),
+            ("activations", inputs),
+        ):
+            for tensor in tensors:
+                books.book(tensor, kind)
+    marks = [
+        p.register_post_accumulate_grad_hook(
+            lambda p: books.book(p.grad, "gradients", moves=True)
+        )
+        for p in weights
+        if p.requires_grad
+    ]
+    try:
+        with books:
+            run(partial(setattr, books, "phase"))
+    finally:
+        for mark in marks:
+            mark.remove()
+    books.held.clear()
+    return books.ledger
