@@ -3,22 +3,23 @@
 `launch` runs a script with `python -m torch.distributed.run`, one copy a rank. The script
 uses `gpulab_utils.workers`: `joined` for its process group and what is asked of it, `tell`
 for what it found; both travel as JSON. Only the loopback interface is used. A launch has a
-time limit: then every process below it is ended.
+time limit: then every process below it is ended. Where this process is killed first, the
+ranks see their standard input close, and end.
 """
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gpulab_utils import device
+from gpulab_utils import device, folders
 from gpulab_utils.process import below
 
 WORKERS = Path(__file__).parent / "workers"
@@ -53,14 +54,13 @@ class Running:
 
     def __init__(self, command: list[str], own: dict, ranks: int, env: dict):
         self.ranks, self.limit_s = ranks, own["limit_s"]
-        self._kept = tempfile.TemporaryDirectory(prefix="ranks-")
-        self.folder = Path(self._kept.name)
+        self.folder = folders.folder("ranks")
         self._end = time.monotonic() + self.limit_s
         command = [*command[:3], f"--log-dir={self.folder / 'logs'}", *command[3:]]
-        command += [json.dumps(own | {"folder": self._kept.name})]
+        command += [json.dumps(own | {"folder": str(self.folder)})]
         with open(self.folder / "output", "w") as output:
             self.process = subprocess.Popen(
-                command, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                command, env=env, stdin=subprocess.PIPE, stdout=output, stderr=output
             )
 
     def pids(self) -> list[int]:
@@ -101,7 +101,8 @@ class Running:
             with suppress(OSError):  # has ended meanwhile
                 os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))
         self.process.wait()
-        self._kept.cleanup()
+        self.process.stdin.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _seen(self) -> str:
         lines = self.output().splitlines()[-40:]

@@ -46,6 +46,7 @@ if not importlib.util.find_spec("gpulab_utils"):
 
 # %%
 import math
+import shutil
 import tempfile
 import time
 import warnings
@@ -53,7 +54,17 @@ from dataclasses import asdict
 from pathlib import Path
 from timeit import repeat
 
-from gpulab_utils import bench, claims, compare, device, jpegs, pick, plots, results
+from gpulab_utils import (
+    bench,
+    claims,
+    compare,
+    device,
+    folders,
+    jpegs,
+    pick,
+    plots,
+    results,
+)
 from gpulab_utils.layer_ops import linear
 from gpulab_utils.probes import seconds
 from gpulab_utils.progress import progress
@@ -290,10 +301,10 @@ my_guess = None  # workers
 # what this process decodes:
 
 # %%
-folder, pictures = tempfile.TemporaryDirectory(prefix="gpulab-"), None
+folder, pictures = folders.folder("pictures"), None
 try:
-    file_bytes = jpegs.make(folder.name) // 4
-    pictures = jpegs.Pictures(folder.name, 12)
+    file_bytes = jpegs.make(folder) // 4
+    pictures = jpegs.Pictures(folder, 12)
 except jpegs.MissingInput as missing:  # no Pillow: this experiment is left out
     print(missing)
 
@@ -307,8 +318,8 @@ if pictures:
 # %% tags=["nbval-ignore-output"]
 n = pick(cpu=24, gpu=96, tiny=8)
 if pictures:
-    pictures = jpegs.Pictures(folder.name, n)
-    drafts = jpegs.Pictures(folder.name, n, draft=True)
+    pictures = jpegs.Pictures(folder, n)
+    drafts = jpegs.Pictures(folder, n, draft=True)
     decode_s = seconds(lambda: pictures[0])
     image_s = decode_s / 1.5  # what the "card" takes: it keeps one worker and a half busy
     cheaper = compare(lambda: pictures[0], lambda: drafts[0], budget_s=0.6)
@@ -376,8 +387,8 @@ for run in runs:
 # %% tags=["nbval-ignore-output"]
 assert all(r["images_per_s"] <= r["model_per_s"] for r in jpeg), jpeg
 assert not pictures or cheaper.lies_in(1.5) is not False, cheaper
-folder.cleanup()
-assert not Path(folder.name).exists()
+shutil.rmtree(folder)
+assert not folder.exists()
 
 # %% [markdown]
 # ## What does a batch share?

@@ -46,9 +46,8 @@ if not importlib.util.find_spec("gpulab_utils"):
 
 # %%
 import copy
-import tempfile
+import shutil
 from functools import partial
-from pathlib import Path
 from statistics import median
 
 from gpulab_utils import (
@@ -58,6 +57,7 @@ from gpulab_utils import (
     compare,
     device,
     fit,
+    folders,
     pick,
     plots,
     ranks,
@@ -473,7 +473,7 @@ my_guess = None  # (ranks, one process, sooner)
 # ### Run
 
 # %% tags=["nbval-ignore-output"]
-folder, two_cards = tempfile.TemporaryDirectory(), ranks.road(2)[1] != "cpu"
+folder, two_cards = folders.folder("states"), ranks.road(2)[1] != "cpu"
 
 
 def sized(cpu, gpu, tiny):
@@ -484,7 +484,7 @@ def sized(cpu, gpu, tiny):
 rounds, times = sized(8, 12, 2), sized((4, 24, 96), (8, 64, 512), (4, 8))
 shape = {"width": sized(192, 1024, 64), "layers": sized(4, 4, 1)}
 train = {"shape": {"width": 64, "layers": 2}, "batch": 8, "time": 32, "steps": 4}
-train |= {"save": str(Path(folder.name) / "states.pt")}
+train |= {"save": str(folder / "states.pt")}
 watch = {"shape": {"width": 192, "layers": 4}, "time": 8, "caps": [2, 10_000]}
 clock = {"shape": shape, "times": times, "rounds": rounds}
 clock |= {"sizes": [2**12, 2**18, 2**22, 2**24]}
@@ -493,7 +493,7 @@ clock |= {"sizes": [2**12, 2**18, 2**22, 2**24]}
 ask = {"train": train, "watch": watch, "clock": clock}
 told = ranks.launch("ddp_steps", ask, ranks=2, limit_s=150)
 states = torch.load(train["save"])
-folder.cleanup()
+shutil.rmtree(folder)
 
 # %% [markdown]
 # The same four steps in one process: once the whole batch at a time, once in two halves whose

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -35,6 +37,19 @@ from gpulab_utils.workers import tell
 if os.environ["RANK"] == "1":
     raise ValueError("one rank has had enough")
 tell({})
+"""
+LAUNCHES = """
+import sys
+from gpulab_utils import ranks
+print(ranks.start(sys.argv[1], ranks=2, limit_s=300).process.pid, flush=True)
+input()
+"""
+JOINS = """
+import os, pathlib, time
+from gpulab_utils import workers
+with workers.joined():
+    (pathlib.Path(__file__).parent / os.environ["RANK"]).write_text(str(os.getpid()))
+    time.sleep(600)
 """
 OUTLIVES = """
 import time
@@ -100,6 +115,24 @@ def test_a_rank_whose_launcher_never_ends_it_ends_itself(tmp_path):
     running._end += 60  # the launcher sleeps over it
     with pytest.raises(ranks.RankFailed, match="SIGALRM"):
         running.wait()
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="asks /proc who runs")
+def test_ranks_end_with_the_process_that_launched_them(tmp_path):
+    """A notebook's kernel, say, is killed: nobody is left to keep the time limit."""
+    command = [sys.executable, "-c", LAUNCHES, str(script(tmp_path, JOINS))]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    env = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, env=env, **pipes) as notebook:
+        launcher = int(notebook.stdout.readline())
+        files, end = [tmp_path / "0", tmp_path / "1"], time.monotonic() + 90
+        while not all(f.exists() and f.read_text() for f in files):
+            assert time.monotonic() < end, "no rank joined"
+            time.sleep(0.1)
+        pids = [launcher, *(int(f.read_text()) for f in files)]
+        assert all(map(alive, pids))
+        notebook.kill()
+    assert gone(pids, within_s=30)
 
 
 def test_sums_and_bytes_on_the_wire():

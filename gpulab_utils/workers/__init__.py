@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -25,12 +26,20 @@ def joined() -> Iterator[tuple[dict, object]]:
     own = json.loads(sys.argv[1])
     if hasattr(signal, "alarm"):  # not on Windows
         signal.alarm(round(own["limit_s"] + GRACE_S))
+    threading.Thread(target=_end_with_notebook, daemon=True).start()
     index = int(os.environ["LOCAL_RANK"]) if own["device"] != "cpu" else None
     if index is not None:
         torch.cuda.set_device(index)  # else every rank also opens the first card
     dist.init_process_group(own["backend"], timeout=timedelta(seconds=own["limit_s"]))
     yield own["ask"], torch.device(own["device"], index)
     dist.destroy_process_group()
+
+
+def _end_with_notebook() -> None:
+    """End this rank when the process that launched it is gone: nobody holds its input."""
+    while os.read(0, 1):
+        pass
+    os._exit(1)
 
 
 def tell(found: dict) -> None:
