@@ -45,7 +45,7 @@ FAULTS = [
         "Ratio(1, aa=1)",
         "both_ways.lies_in(",
     ),
-    ("second_core(lambda: usual(heavy))", "Ratio(1, aa=1)", "gain.lies_in(1.4, 2.8)"),
+    ("second_core(lambda: usual(heavy))", "Ratio(1, aa=1)", "gain.lies_in(1.25, 2.8)"),
     # What does it cost to add up the numbers of two processes?
     (
         "sum(rank + 1 for rank in range(2))",
