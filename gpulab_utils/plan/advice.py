@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from gpulab_utils.cards import CARDS, Card
 from gpulab_utils.plan.formats import format_of
-from gpulab_utils.plan.planner import Plan, representative, states
+from gpulab_utils.plan.options import states
+from gpulab_utils.plan.planner import Plan, representative
 from gpulab_utils.plan.setting import Setting
 from gpulab_utils.plan.table import table
 
@@ -37,18 +38,18 @@ def _peak(s: Setting, kv_dtype: str, seq: int) -> int:
 def _speed(p: Plan, s: Setting):
     """Changes that cost time alone."""
     if p.mode != "inference" and not s.checkpoint:
-        s = replace(s, checkpoint=True)
+        s = replace(s, checkpoint=1)
         yield "gradient checkpointing", s, p.kv_dtype
     if not s.fused and not s.shape.attn_softcap:
         s = replace(s, fused=True)
         yield "fused attention", s, p.kv_dtype
-    for batch in (p.batch // 2**i for i in range(1, 12) if p.batch // 2**i):
+    for batch in (s.batch // 2**i for i in range(1, 12) if s.batch // 2**i):
         yield f"batch {batch}", replace(s, batch=batch), p.kv_dtype
 
 
 def _quality(p: Plan, s: Setting):
     """Changes that keep numbers in fewer bits, at batch 1."""
-    s = replace(s, batch=1, checkpoint=s.checkpoint or p.mode != "inference")
+    s = replace(s, batch=1, checkpoint=s.checkpoint or int(p.mode != "inference"))
     if p.mode == "full_train":
         yield "8-bit AdamW", replace(s, optimizer=states("adamw8bit", s.width)), p.kv_dtype
     if p.mode != "inference":

@@ -53,6 +53,14 @@ def trained(s: Setting) -> int:
     return total * s.shape.layers
 
 
+def largest(s: Setting) -> int:
+    """Numbers in the largest parameter that trains; an adapter's are few."""
+    if s.adapter:
+        return 0
+    linears = (rows * columns for _, rows, columns, _ in s.shape.linears)
+    return max(s.shape.vocab * s.shape.hidden, *linears)
+
+
 def trained_width(s: Setting) -> int:
     return s.adapter.width if s.adapter else s.width
 
@@ -146,8 +154,7 @@ def moments(s: Setting, n: int, width: int, symbols: tuple | None = None) -> lis
         found.append((phase, (act, logits, left, kv, scratch)))
     opt = s.optimizer
     if s.mode != "inference" and not opt.in_backward:
-        largest = 0 if s.adapter else s.shape.vocab * s.shape.hidden
-        copies = max(n * opt.copy_bytes, largest * 4 * opt.loop_copies)
+        copies = max(n * opt.copy_bytes, largest(s) * opt.loop_copies * opt.loop_width)
         found.append(("optimizer", (0, 0, n * width, 0, copies)))
     return found
 
@@ -163,12 +170,10 @@ def loading(s: Setting) -> int:
     if "fused_layers" in s.flags and shape.gated:
         parts = shape.attention_linears[:3]
         return int(shape.layers * sum(fmt.tensor_bytes(r, c) for _, r, c in parts))
-    largest = max(r * c for _, r, c, _ in shape.linears)
+    most = max(r * c for _, r, c, _ in shape.linears)
     if s.head_packed:
-        largest = max(largest, shape.vocab * shape.hidden)
-    return {"llm-int8": 3, "nf4": 2, "fp4": 2}.get(
-        fmt.name[:8].split("-dq")[0], 0
-    ) * largest
+        most = max(most, shape.vocab * shape.hidden)
+    return {"llm-int8": 3, "nf4": 2, "fp4": 2}.get(fmt.name[:8].split("-dq")[0], 0) * most
 
 
 def workspace(s: Setting) -> int:

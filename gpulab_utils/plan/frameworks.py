@@ -113,7 +113,7 @@ def setting_of(row: dict) -> Setting:
         wide_logits=(row.get("logits") or {}).get("dtype") == "fp32",
         loss=loss_of(row, dialect),
         fused=fused(row),
-        checkpoint=bool(row.get("grad_checkpointing")),
+        checkpoint=int(bool(row.get("grad_checkpointing"))),
         adapter=adapter_of(row, shape),
         optimizer=optimizer_of(row),
         dialect=dialect,

@@ -16,7 +16,7 @@ class Ops(Pointwise):
             self.new(n, wx) if need else None,
             self.new(p.n, p.w) if p.train else None,
         ]
-        return self.op(out, [x, p], [x.store, stats.store], back)
+        return self.op(out, [x, p], [x.store, stats.store, p], back)
 
     def fused_norm(self, x: Tensor, p: Param, rows: int) -> Tensor:
         """A compiled RMSNorm: keeps x itself and one number a row, one tensor each way."""
@@ -50,9 +50,7 @@ class Ops(Pointwise):
             gx = self.new(nx, wx) if need else None
             return [gx, self.new(p.n, wp) if p.train else None]
 
-        saved = [(p.train and x.store) or None]
-        if weight is not p and need:
-            saved.append(weight.store)
+        saved = [(p.train and x) or None, (need and weight) or None]
         return self.op(out, [x, weight], saved, back)
 
     def _cached(self, p: Param) -> Param | Tensor:

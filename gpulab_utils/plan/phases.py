@@ -7,47 +7,56 @@ from gpulab_utils.plan.run import Run, layer_params
 from gpulab_utils.plan.tape import KV, SCRATCH, Node, Param, Tensor
 
 
-def stack(run: Run, checkpoint: bool = False) -> list[tuple[int, bool]]:
-    """Which layers to play: (how many like it, whether its moments count).
+def stack(run: Run, size: int = 1) -> list[tuple[int, bool, int]]:
+    """Which segments to play: (how many like it, whether its moments count, layers).
 
     First, second, one for the middle, last but one, last. What the middle keeps counts as
-    often as there are such layers; its neighbours only pass tensors on to it and from it.
+    often as there are such segments; its neighbours only pass tensors on to it and from it.
+    Where the last is shorter, the one before it may be the peak.
     """
-    n = run.shape.layers
+    n, rest = divmod(run.shape.layers, size)
+    sizes = [size] * n + [rest] * (rest > 0)
     if run.setting.extra.get("whole"):
-        return [(1, False)] * n
-    if n <= 5:
-        return [(1, True)] * n
-    return [(1, True), (1, False), (n - 4, False), (1, False), (1, True)]
+        return [(1, False, k) for k in sizes]
+    if len(sizes) <= 5:
+        return [(1, True, k) for k in sizes]
+    middle = (len(sizes) - 4, False, size)
+    last = [(1, rest > 0, size), (1, True, sizes[-1])]
+    return [(1, True, size), (1, False, size), middle, *last]
 
 
-def forward_layers(run: Run, layers: list, hidden: Tensor, cos, mask, checkpoint=False):
+def forward_layers(run: Run, segments: list, hidden: Tensor, cos, mask, checkpoint=False):
     t = run.tape
-    for many, counts, p in layers:
+    for many, counts, layers in segments:
         t.layer, t.quiet = int(many > 1), not counts
         if many > 1:
             t.alike = many
         if checkpoint:
-            hidden = checkpointed(run, p, hidden, cos, mask)
+            hidden = checkpointed(run, layers, hidden, cos, mask)
         else:
-            hidden = block(run, p, hidden, cos, mask)
+            hidden = through(run, layers, hidden, cos, mask)
     t.layer, t.quiet = 0, False
     return hidden
 
 
-def checkpointed(run: Run, p: dict, hidden: Tensor, cos, mask) -> Tensor:
-    """torch.utils.checkpoint, non-reentrant, a layer a unit: the input is kept, the rest
-    redone.
-    """
+def through(run: Run, layers: list, hidden: Tensor, cos, mask) -> Tensor:
+    for p in layers:
+        hidden = block(run, p, hidden, cos, mask)
+    return hidden
+
+
+def checkpointed(run: Run, layers: list, hidden: Tensor, cos, mask) -> Tensor:
+    """torch.utils.checkpoint, non-reentrant: a segment's input is kept, the rest redone."""
     t = run.tape
     t.grad_mode = False
-    out = block(run, p, hidden, cos, mask)
+    out = through(run, layers, hidden, cos, mask)
     t.grad_mode = True
     parent = hidden.node
     kept = [x and (x.n, x.w, x.store) for x in (hidden, cos, mask)]
     if run.offloads:
         kept[0] = (hidden.n, hidden.w, None)
-    inputs = [hidden, *[q for q in p.values() if q.train][:1]]
+        t.send([hidden])
+    inputs = [hidden, *[q for p in layers for q in p.values() if q.train][:1]]
     out = t.op(out, inputs, [], None)
 
     def redo() -> Node:
@@ -59,7 +68,7 @@ def checkpointed(run: Run, p: dict, hidden: Tensor, cos, mask) -> Tensor:
         x.node = parent
         x = t.op(Tensor(x.n, x.w, x.store), [x], stores, lambda g: [g])
         del stores  # the arguments stay until the layer's first node has run
-        return block(run, p, x, *rest).node
+        return through(run, layers, x, *rest).node
 
     if out.node is not None:
         out.node.redo = redo
@@ -110,17 +119,24 @@ def generate_step(run: Run) -> None:
     prefill(run, run.batch)
 
 
-def train_step(run: Run, checkpoint: bool = False, autocast: int = 0) -> None:
+def train_step(run: Run, checkpoint: int = 0, autocast: int = 0) -> None:
     """Forward, loss, backward; the gradients are left."""
     t, s = run.tape, run.shape
     t.grad_mode, t.autocast, t.training = True, autocast, True
     t.accumulates = run.setting.accumulates
     t.consumes = run.setting.optimizer.in_backward
+    t.step_bytes = run.setting.optimizer.one_parameter
+    t.sends_weights = "save_on_cpu" in run.setting.flags
+    t.sends = t.sends_weights or "activations" in run.setting.flags
     table, last = tables(run)
-    layers = [(many, counts, layer_params(run)) for many, counts in stack(run)]
+    layers = [
+        (many, counts, [layer_params(run) for _ in range(k)])
+        for many, counts, k in stack(run, checkpoint or 1)
+    ]
     final = run.param(s.hidden)
     loss, held = forward_and_loss(run, layers, table, last, final, checkpoint)
     t.end_autocast()
+    t.sends = False
     if loss.node is None:
         raise ValueError("nothing trains: no adapter target is a linear of this model")
     one = t.new(1, 4)
@@ -129,9 +145,7 @@ def train_step(run: Run, checkpoint: bool = False, autocast: int = 0) -> None:
     t.snapshot()
 
 
-def forward_and_loss(
-    run, layers, table: Param, last: Param, final: Param, checkpoint: bool
-):
+def forward_and_loss(run, layers, table: Param, last: Param, final: Param, checkpoint: int):
     """The loss, and what the caller's names still hold in backward."""
     start = bert.embedded if run.shape.family == "bert" else embedded
     inputs_embeds = start(run, table)

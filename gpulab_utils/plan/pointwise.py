@@ -51,7 +51,7 @@ class Pointwise(Tape):
                 gb = self.new(nb, wb)
             return [ga, gb]
 
-        saved = [(need_a and b.store) or None, (need_b and a.store) or None]
+        saved = [(need_a and b) or None, (need_b and a) or None]
         return self.op(self.new(n, w), [a, b], saved, back)
 
     def weigh(self, x: Tensor, p: Param) -> Tensor:
@@ -63,7 +63,8 @@ class Pointwise(Tape):
             gx = self._fit(self.new(n, w), wx) if need else None
             return [gx, self.new(p.n, p.w) if full else None]
 
-        return self.op(self.new(n, w), [x, p], [(p.train and x.store) or None], back)
+        saved = [(p.train and x) or None, (need and p) or None]
+        return self.op(self.new(n, w), [x, p], saved, back)
 
     def scale(self, x: Tensor) -> Tensor:
         """A product with a number, or a sign change: a new tensor each way."""

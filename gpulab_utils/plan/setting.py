@@ -16,9 +16,15 @@ class Optimizer:
     state_bytes: float = 8
     copy_bytes: float = 0
     master_bytes: int = 0
-    loop_copies: int = 0  # of one parameter at a time
+    loop_copies: int = 0  # of one parameter at a time, `loop_width` bytes a number
+    loop_width: int = 4
     in_backward: bool = False
     on_host: bool = False
+
+    @property
+    def one_parameter(self) -> int:
+        """Bytes more per number while one parameter is stepped by itself."""
+        return max(self.copy_bytes, self.loop_copies * self.loop_width)
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,7 @@ class Setting:
     cache_width: float = 2
     cache_tokens: int | None = None
     fused: bool = True
-    checkpoint: bool = False
+    checkpoint: int = 0  # layers a segment, 0 where nothing is recomputed
     autocast: int = 0
     adapter: Adapter | None = None
     optimizer: Optimizer = Optimizer()
@@ -51,6 +57,7 @@ class Setting:
     head_packed: bool = False
     host_layers: int = 0
     accumulates: bool = False  # gradients of earlier micro-batches are there
+    micro_batches: int = 1
     flags: frozenset = frozenset()
     extra: dict = field(default_factory=dict, compare=False)
     upcast: bool = False  # peft's prepare_model_for_kbit_training: the rest in fp32

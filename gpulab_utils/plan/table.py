@@ -76,7 +76,7 @@ def table(s: Setting, kv_dtype: str = "bf16") -> Table:
     static["weights"] = _number(sum(parts.values()) + (n * width if s.adapter else 0))
     if s.mode == "inference":
         static["kv_cache"] = cache_poly(s, kv_dtype)
-    else:
+    elif not s.optimizer.on_host:
         static["optimizer"] = _number(
             n * (s.optimizer.state_bytes + s.optimizer.master_bytes)
         )

@@ -12,71 +12,20 @@ multiplies.
 
 from heapq import heappop, heappush
 
-ACT, LOGITS, GRADS, KV, SCRATCH = range(5)
+from gpulab_utils.plan.stores import (
+    ACT,
+    GRADS,
+    KV,
+    LOGITS,
+    SCRATCH,
+    Node,
+    Param,
+    Storage,
+    Tensor,
+    stored,
+)
 
-
-class Storage:
-    """Bytes that live until nothing refers to them."""
-
-    __slots__ = ("cat", "layer", "size", "tape")
-
-    def __init__(self, tape: "Tape", size: int, cat: int):
-        self.tape, self.size, self.cat, self.layer = tape, size, cat, tape.layer
-        tape.book(size, cat, self.layer, self)
-
-    def move(self, cat: int) -> None:
-        """Book the same bytes under another heading."""
-        self.tape.live[self.layer][self.cat] -= self.size
-        self.cat = cat
-        self.tape.live[self.layer][cat] += self.size
-
-    def __del__(self):
-        self.tape.drop(self)
-
-
-class Node:
-    """One operation in the graph: where gradients go, what it kept, how it gives them."""
-
-    __slots__ = ("back", "grad", "inputs", "place", "redo", "saved", "seq")
-
-    def __init__(self, seq: int, inputs: list, saved: list, back, place: tuple):
-        self.seq, self.inputs, self.saved, self.back, self.grad = (
-            seq,
-            inputs,
-            saved,
-            back,
-            None,
-        )
-        self.place, self.redo = place, None
-
-
-class Tensor:
-    """`n` elements of `w` bytes; `node` is set where a gradient is wanted."""
-
-    __slots__ = ("n", "node", "store", "w")
-
-    def __init__(self, n: int, w: int, store: Storage | None, node: Node | None = None):
-        self.n, self.w, self.store, self.node = n, w, store, node
-
-
-class Param:
-    """A weight of `n` elements of `w` bytes, its bytes booked elsewhere; a leaf of the
-    graph.
-
-    `copy` is autocast's cached 16-bit copy, `packed` says that a product unpacks it first,
-    `scratch` are the bytes that unpacking needs beside the result.
-    """
-
-    __slots__ = ("copy", "grad", "n", "packed", "pending", "scratch", "train", "uses", "w")
-
-    def __init__(self, n: int, w: int, train: bool, packed: bool = False, scratch: int = 0):
-        self.n, self.w, self.train, self.packed, self.scratch = n, w, train, packed, scratch
-        self.copy = self.grad = self.pending = None
-        self.uses = 1
-
-    @property
-    def node(self) -> "Param | None":
-        return self if self.train else None
+__all__ = ["ACT", "GRADS", "KV", "LOGITS", "SCRATCH", "Param", "Storage", "Tape", "Tensor"]
 
 
 class Tape:
@@ -96,6 +45,9 @@ class Tape:
         self.stale: list[Storage] = []  # what a node holds beyond its backward
         self.peaks: set[tuple] = set()
         self.training = self.accumulates = self.consumes = False
+        self.step_bytes = 0  # a number, while the step of one parameter runs
+        self.sends = self.sends_weights = False  # saved tensors wait on the host
+        self.sent = [0, 0]  # bytes, by layer as `live`
 
     def book(self, size: int, cat: int, layer: int, store: Storage) -> None:
         self.live[layer][cat] += size
@@ -121,15 +73,31 @@ class Tape:
     def op(self, out: Tensor, inputs: list, saved: list, back) -> Tensor:
         """Give `out` a node if any input wants a gradient; drop what need not be kept.
 
-        back(g) returns one gradient per input, None where there is none.
+        back(g) returns one gradient per input, None where there is none. `saved` are
+        storages, tensors, or the parameters that backward reads.
         """
         if self.grad_mode:
             nodes = [x.node for x in inputs]
             if any(nodes):
                 self.seq += 1
-                kept = [s for s in saved if s is not None]
+                kept = [] if self.sends else [s for s in map(stored, saved) if s]
                 out.node = Node(self.seq, nodes, kept, back, (self.layer, self.quiet))
+                out.node.away = self.send(saved) if self.sends else ()
         return out
+
+    def send(self, saved: list) -> list:
+        """Copies of `saved` go to the host: their sizes, which backward fetches.
+
+        A tensor that two operations save goes twice, as it does in torch.
+        """
+        sizes = []
+        for x in saved:
+            if isinstance(x, Storage):
+                sizes.append(x.size)
+            elif isinstance(x, Tensor) or (x is not None and self.sends_weights):
+                sizes.append(x.n * x.w)
+        self.sent[self.layer] += sum(sizes)
+        return sizes
 
     def backward(self, out: Tensor, grad: Tensor) -> None:
         """Walk the graph, newest first; parameters keep their gradients."""
@@ -146,8 +114,9 @@ class Tape:
                 node = self._again(node, heap, waiting)
                 continue
             g, node.grad = node.grad, None
+            fetched = [self.new(n, 1) for n in node.away]
             grads = node.back(g)
-            del g
+            del g, fetched
             targets, node.saved, node.inputs = node.inputs, (), ()
             for i, target in enumerate(targets):
                 grad, grads[i] = grads[i], None
@@ -184,7 +153,12 @@ class Tape:
         if param.uses > 0:
             return
         grad, param.pending = param.pending, None
-        if self.accumulates or self.consumes:  # added to what is there, or used at once
+        if self.consumes:  # used at once
+            grad.store.move(GRADS)
+            step = self.step_bytes and self.new(param.n, self.step_bytes, SCRATCH)
+            del step, grad
+            return
+        if self.accumulates:  # added to what is there
             return
         if param.grad is None:
             grad.store.move(GRADS)
