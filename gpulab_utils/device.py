@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 DEVICES = ("cpu", "cuda", "mps", "xpu", "standin")
+_NO_BF16 = ("gfx900", "gfx906", "gfx101", "gfx103")  # Vega, RDNA 1, RDNA 2
 
 
 @dataclass(frozen=True)
@@ -64,15 +65,21 @@ def pick(*, cpu, gpu, tiny):
     return tiny if machine.tiny else gpu if machine.is_gpu else cpu
 
 
-def gpu_dtype(capability: tuple[int, int] | None, rocm: bool = False) -> str:
+def gpu_dtype(capability: tuple[int, int] | None, gfx: str | None = None) -> str:
     """The 16-bit format to use: "bf16" where the card computes in it, else "fp16".
 
-    Never `torch.cuda.is_bf16_supported()`: it counts emulation, and says yes to a T4.
+    By compute capability (NVIDIA) or target (AMD). Never `torch.cuda.is_bf16_supported()`:
+    it counts emulation, and says yes to a T4 and to every AMD card. Source: "Hardware
+    features" of the HIP documentation, no bf16 on RDNA 1 and 2; ROCm #855, none on Vega.
 
     >>> gpu_dtype((7, 5)), gpu_dtype((8, 6)), gpu_dtype((12, 0))
     ('fp16', 'bf16', 'bf16')
+    >>> gpu_dtype(None, "gfx1030"), gpu_dtype(None, "gfx1100"), gpu_dtype(None, "gfx90a")
+    ('fp16', 'bf16', 'bf16')
     """
-    return "bf16" if rocm or (capability and capability >= (8, 0)) else "fp16"
+    if gfx is not None:
+        return "fp16" if gfx.startswith(_NO_BF16) else "bf16"
+    return "bf16" if capability and capability >= (8, 0) else "fp16"
 
 
 @cache
@@ -117,11 +124,12 @@ def _gpu(tiny: bool, standin: bool) -> Here:
     seen = torch.cuda.get_device_properties(0)
     rocm = bool(torch.version.hip)
     capability = None if rocm else (seen.major, seen.minor)
+    gfx = seen.gcnArchName if rocm else None
     return Here(
         device=torch.device("cuda", 0),
         name=seen.name,
         is_gpu=True,
-        dtype=torch.bfloat16 if gpu_dtype(capability, rocm) == "bf16" else torch.float16,
+        dtype=torch.bfloat16 if gpu_dtype(capability, gfx) == "bf16" else torch.float16,
         tiny=tiny,
         standin=standin,
         cache_bytes=seen.L2_cache_size,

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
-from gpulab_utils import doctor
+from gpulab_utils import device, doctor
 from gpulab_utils.doctor import Facts, Gpu, Trial, advise, compiler, gather, gpus, wheels
 from gpulab_utils.doctor.machines import (
     BARE,
@@ -60,6 +60,15 @@ def test_gtx_1080_ti_is_sent_to_the_last_cuda_12_6_build():
     assert "emulates bf16: labs take fp16" in notes
     assert "torch.compile needs compute capability 7.0 on a GPU, this card has 6.1" in notes
     assert "bitsandbytes' int8 is slow below compute capability 7.5" in notes
+
+
+def test_ptx_alone_is_a_maybe_and_the_doctor_says_so():
+    newer = replace(RTX_5070, name="NVIDIA GeForce RTX 6070", capability=(13, 0))
+    notes = told(machine(newer, arch_list=("sm_120", "compute_120")), "note")
+    assert "holds only PTX for the NVIDIA GeForce RTX 6070" in notes
+    assert "PTX" not in told(machine(RTX_5070, arch_list=("sm_120", "compute_120")), "note")
+    assert "PTX" not in told(machine(newer, arch_list=("sm_120",)), "note")
+    assert not healthy(machine(newer, arch_list=("sm_120",)))
 
 
 def test_t4_computes_in_fp16_whatever_torch_says_of_bf16():
@@ -292,7 +301,7 @@ def test_code_for_one_chip_runs_on_no_other():
     h100 = Gpu("H100", "NVIDIA", 80 * GIB, capability=(9, 0))
     assert wheels.holds_code_for(("sm_90a",), h100)
     assert not wheels.holds_code_for(("sm_100a", "sm_86"), h100)
-    assert wheels.holds_code_for(("compute_80",), h100), "PTX runs on what is newer"
+    assert wheels.holds_code_for(("compute_80",), h100), "PTX can be compiled for it"
     assert not wheels.holds_code_for(("compute_100",), h100)
 
 
@@ -337,6 +346,22 @@ def test_an_amd_card_is_described_by_torch():
     (gpu,) = gpus.by_torch(torch)
     assert (gpu.vendor, gpu.gfx, gpu.capability, gpu.bf16) == ("AMD", "gfx942", None, True)
     assert not replace(gpu, gfx="gfx1030").bf16
+
+
+def test_doctor_and_labs_take_the_same_format_on_an_amd_card(monkeypatch):
+    """torch says that each of them supports bf16."""
+    import torch
+
+    def here_on(target):
+        seen = SimpleNamespace(name=target, gcnArchName=target, total_memory=1)
+        seen.L2_cache_size = 1
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda i: seen)
+        return device._gpu(tiny=True, standin=False).dtype
+
+    monkeypatch.setattr(torch.version, "hip", "7.2")
+    for target, real in {"gfx1030": False, "gfx906:xnack-": False, "gfx1100": True}.items():
+        assert replace(MI300X, gfx=target).bf16 is real
+        assert (here_on(target) is torch.bfloat16) is real
 
 
 def test_an_amd_card_is_found_without_torch(tmp_path):

@@ -107,6 +107,10 @@ def _unseen(facts: Facts) -> str:
 
 
 def _formats(facts: Facts, gpu: Gpu) -> Iterator[tuple]:
+    binary = tuple(arch for arch in facts.arch_list if not arch.startswith("compute_"))
+    if facts.arch_list and not wheels.holds_code_for(binary, gpu):
+        what = f"torch {facts.torch} holds only PTX for the {gpu.name} ({_chip(gpu)})"
+        yield "note", f"{what}: its driver compiles that, the libraries may have none", ""
     if not gpu.bf16:
         yield "note", f"the {gpu.name} emulates bf16: labs take fp16 on it", ""
     if gpu.capability and gpu.capability < (7, 0):

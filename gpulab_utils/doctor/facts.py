@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from gpulab_utils.cards import CARDS, Card
 from gpulab_utils.device import gpu_dtype
 
-#: AMD targets whose matrix instructions know no bf16; source: `supports` in cards.json.
-_NO_BF16 = ("gfx900", "gfx906", "gfx101", "gfx103")
 _CPU_BF16 = ("amx_bf16", "avx512_bf16", "bf16")
 _SIZE = re.compile(r"\d+gb$|sxm\d?$")
 _NO_NAME = {"nvidia", "amd", "geforce", "tesla", "radeon", "instinct", "generation", "pcie"}
@@ -43,9 +41,8 @@ class Gpu:
     @property
     def bf16(self) -> bool:
         """Whether it computes in bf16 itself; torch answers yes for emulation too."""
-        if self.vendor == "AMD":
-            return not (self.gfx or "").startswith(_NO_BF16)
-        return gpu_dtype(self.capability) == "bf16"
+        gfx = (self.gfx or "") if self.vendor == "AMD" else None
+        return gpu_dtype(self.capability, gfx) == "bf16"
 
     @property
     def card(self) -> Card | None:

@@ -101,10 +101,11 @@ def amd_targets() -> tuple[str, ...]:
 
 
 def holds_code_for(arch_list: tuple[str, ...], gpu: Gpu) -> bool:
-    """Whether a build with these targets runs on this card.
+    """Whether a build with these targets has something that this card can run.
 
-    Binary code runs on the same major version and a higher minor, PTX (`compute_…`) on
-    anything newer, `sm_90a` and the like on that very chip.
+    Binary code runs on the same major version and a higher minor, `sm_90a` and the like on
+    that very chip. PTX (`compute_…`) is compiled by the driver of anything newer; leave it
+    out of `arch_list` to ask for binary code.
 
     >>> holds_code_for(("sm_60",), Gpu("GTX 1080 Ti", "NVIDIA", 0, capability=(6, 1)))
     True
