@@ -485,8 +485,9 @@ results.record(LAB, rows)
 
 # %%
 def ranks(values):
-    """The place of each value in order."""
-    return [sorted(values).index(value) for value in values]
+    """The place of each value in order; equal ones share the middle of theirs."""
+    order = sorted(values)
+    return [order.index(value) + (order.count(value) - 1) / 2 for value in values]
 
 
 points = plots.platform.published_points()
