@@ -49,6 +49,7 @@ FAULTS = [
     ),
     ("(fast - slow) <= 0", "(fast - slow) >= 0", 'claims.check("B-2.2c"'),
     ("a.msrp_usd < b.msrp_usd", "a.mem_bytes < b.mem_bytes", 'claims.check("C-2.3"'),
+    ("if (a.id, b.id) not in cheaper]", "]", 'claims.check("C-2.3"'),
     # What does a little too little memory cost? Half the bytes; a layer twice; a file that
     # is read though all is here; two timings; a card that reads no sooner
     ('"bf16": 2 * packed}', '"bf16": packed}', 'claims.check("A-2.1"'),
