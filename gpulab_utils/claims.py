@@ -23,7 +23,7 @@ class Claim:
     source_file: str
     section: str
     lines: str
-    zh: str
+    zh: str  # the article's words, "…" where some are left out; ours if not stated
     en: str
     verdict: str  # true, true with conditions, misleading, false, untestable
     correction: str

@@ -43,6 +43,12 @@ def test_state_of_a_claim(checks, word, detail):
     assert claims_page.state(LAB_CLAIM, checks) == claims_page.State(word, detail)
 
 
+def test_only_what_an_article_says_stands_in_quotation_marks():
+    assert '<q lang="zh-Hans">' not in claims_page.not_stated()
+    assert claims_page.not_stated().count('<span lang="zh-Hans">') == 5
+    assert claims_page.ledger().count('<q lang="zh-Hans">') == 97
+
+
 def test_a_cited_claim_has_no_check():
     assert claims_page.state(CITED, []).word == "cited"
 

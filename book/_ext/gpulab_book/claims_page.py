@@ -93,7 +93,7 @@ def entry(claim: Claim, found: State) -> str:
         f"(claim-{_slug(claim.id)})=",
         f"**{claim.id}** {marks}",
         "",
-        f"{zh(claim.zh)} {plain(claim.en)}.",
+        f"{zh(claim.zh, quoted=claim.stated)} {plain(claim.en)}.",
         "",
         f"*Answer*: {plain(claim.correction)}",
         "",

@@ -23,10 +23,15 @@ def _escaped(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>$#|~^])", r"\\\1", text)
 
 
-def zh(text: str) -> str:
-    """A Chinese quotation, marked as Chinese for fonts and screen readers."""
+def zh(text: str, *, quoted: bool = True) -> str:
+    """Chinese, marked as such for fonts and screen readers; in quotation marks if `quoted`.
+
+    >>> zh("显卡", quoted=False)
+    '<span lang="zh-Hans">显卡</span>'
+    """
     escaped = text.replace("&", "&amp;").replace("<", "&lt;")
-    return f'<q lang="zh-Hans">{escaped}</q>'
+    tag = "q" if quoted else "span"
+    return f'<{tag} lang="zh-Hans">{escaped}</{tag}>'
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[object]], right: int = 99) -> str:
