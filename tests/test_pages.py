@@ -49,6 +49,12 @@ def test_only_what_an_article_says_stands_in_quotation_marks():
     assert claims_page.ledger().count('<q lang="zh-Hans">') == 97
 
 
+def test_each_published_file_is_described():
+    folder = ROOT / "gpulab_utils/data/published"
+    told = set(re.findall(r"(?m)^\| `(.+?)` \|", (folder / "README.md").read_text()))
+    assert told == {p.name for p in folder.glob("*.json*")}
+
+
 def test_a_cited_claim_has_no_check():
     assert claims_page.state(CITED, []).word == "cited"
 
