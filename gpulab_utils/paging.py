@@ -212,3 +212,20 @@ def dies_at(prompts: Iterable[int], capacity: int, block: int = 16) -> int:
     while sum(-(-(p + step + 1) // block) for p in prompts) <= capacity // block:
         step += 1
     return step
+
+
+def caches(tokens: Iterable[int], budget: int, shape, seed: int = 1) -> None:
+    """Hold a KV cache a request, made whole in advance, as a server without pages does.
+
+    A key and a value tensor a layer, [heads, tokens, head_dim] in bf16. Where `budget`
+    tokens are held, a request at random ends first. For `allocations.record`.
+    """
+    import torch
+
+    draw, live = random.Random(seed), {}
+    one = {"dtype": torch.bfloat16}
+    for key, n in enumerate(tokens):
+        while sum(len_ for len_, _ in live.values()) + n > budget:
+            del live[draw.choice(list(live))]
+        size = (shape.kv_heads, n, shape.head_dim)
+        live[key] = (n, [torch.empty(size, **one) for _ in range(2 * shape.layers)])

@@ -4,70 +4,19 @@
 it does. Every way trains the same model on the same batch from the same start.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from gpulab_utils import device, kernels, numerics, plan, small_gpt
+from gpulab_utils import device, numerics, plan, small_gpt
 from gpulab_utils.models import shape_from_config
+from gpulab_utils.steps.asking import asked_for
 from gpulab_utils.steps.ledger import KINDS, Ledger, keep
 from gpulab_utils.steps.shelf import Shelf
+from gpulab_utils.steps.ways import WAYS, Way, cut, optimizers, words
 
 import torch
-from torch.utils.checkpoint import checkpoint
 
-__all__ = ["KINDS", "WAYS", "Ledger", "Shelf", "Step", "Way", "keep", "make", "planned"]
-
-
-@dataclass(frozen=True)
-class Way:
-    """A name, and the options of `plan` that stand for it."""
-
-    name: str
-    options: dict = field(default_factory=dict)
-
-    def __getattr__(self, name: str):
-        if name in OPTIONS:
-            return self.options.get(name, OPTIONS[name])
-        raise AttributeError(name)
-
-
-OPTIONS = {"amp": False, "checkpointing": False, "accumulation": 1, "in_backward": False}
-OPTIONS |= {"optimizer": "adamw", "offload": None}
-WAYS = {
-    way.name: way
-    for way in (
-        Way("plain"),
-        Way("AMP", {"amp": True}),
-        Way("checkpointing", {"checkpointing": True}),
-        Way("accumulation", {"accumulation": 4}),
-        Way("fused backward", {"in_backward": True}),
-        Way("8-bit Adam", {"optimizer": "adamw8bit"}),
-        Way("activations away", {"offload": "activations"}),
-        Way("states away", {"offload": "optimizer"}),
-    )
-}
-
-
-class Segment(torch.nn.Module):
-    """Some layers as one checkpoint: only its input is kept, the rest is computed again."""
-
-    def __init__(self, layers):
-        super().__init__()
-        self.layers = torch.nn.ModuleList(layers)
-
-    def forward(self, hidden, **options):
-        return checkpoint(self._run, hidden, use_reentrant=False, **options)
-
-    def _run(self, hidden, **options):
-        for layer in self.layers:
-            hidden = layer(hidden, **options)
-        return hidden
-
-
-def cut(model, every: int) -> None:
-    """Make checkpoints of `every` layers each; the last one has what is left."""
-    layers = list(model.model.layers)
-    parts = [layers[i : i + every] for i in range(0, len(layers), every)]
-    model.model.layers = torch.nn.ModuleList(Segment(part) for part in parts)
+__all__ = ["KINDS", "WAYS", "Ledger", "Shelf", "Step", "Way", "asked_for", "cut", "keep"]
+__all__ += ["learn", "make", "planned", "words"]
 
 
 @dataclass
@@ -98,7 +47,7 @@ class Step:
         return total
 
     def _hooks(self) -> list:
-        """Where the step is fused into backward: each gradient is used up when it is there."""
+        """Where the step is fused into backward a gradient is used up at once."""
         if not self.way.in_backward:
             return []
         own = dict(zip(self.model.parameters(), self.optimizers, strict=True))
@@ -120,7 +69,7 @@ class Step:
         if self.way.in_backward:
             return
         for optimizer in self.optimizers:
-            if self.way.offload == "optimizer":
+            if self.way.offload == "states":
                 self._with_states(optimizer)
             else:
                 optimizer.step()
@@ -144,9 +93,7 @@ class Step:
     def ledger(self) -> Ledger:
         """The ledger of the second step: the states exist by then."""
         self()
-        tensors = [
-            v for o in self.optimizers for s in o.state.values() for v in s.values()
-        ]
+        tensors = [v for o in self.optimizers for s in o.state.values() for v in s.values()]
         states = [v for v in tensors if isinstance(v, torch.Tensor)]
         return keep(self, self.model.parameters(), states, [self.ids])
 
@@ -158,24 +105,30 @@ def make(way: Way, *, width: int, layers: int, batch: int, time: int) -> Step:
     if way.checkpointing:
         cut(model, int(way.checkpointing))
     ids = next(small_gpt.batches("train", batch=batch, time=time)).to(here.device)
-    one_each = way.in_backward or way.offload == "optimizer"
+    one_each = way.in_backward or way.offload == "states"
     shelf = Shelf() if way.offload else None
     return Step(way, model, optimizers(model, way, one_each), ids, shelf)
 
 
-def optimizers(model, way: Way, one_each: bool) -> list:
-    """AdamW over all parameters, or one for each of them; bitsandbytes' in 8 bit."""
-    params = list(model.parameters())
-    if way.optimizer == "adamw8bit":
-        return [kernels.bitsandbytes().optim.AdamW8bit(params, lr=1e-3)]
-    if not one_each:
-        return [torch.optim.AdamW(params, lr=1e-3, foreach=True)]
-    return [torch.optim.AdamW([p], lr=1e-3, foreach=False) for p in params]
-
-
 def planned(step: Step, **more):
-    """The planner's bill for this step, of its shape, batch and way alone."""
+    """The planner's bill for this step, of its shape, batch and way alone.
+
+    Without block rounding and workspaces, which a ledger does not see; `device="gpu"` has
+    them.
+    """
     shape = shape_from_config(step.model.config.to_dict())
     batch, time = step.ids.shape
-    options = step.way.options | more
+    options = {"device": "cpu"} | step.way.options | more
     return plan(shape, "full_train", "fp32", batch, time, **options)
+
+
+def learn(step: Step, n: int, seed: int = 0) -> float:
+    """Nats a byte on a piece of the test text after `n` steps on other windows."""
+    batch, time = step.ids.shape
+    windows = small_gpt.batches("train", batch=batch, time=time, seed=seed)
+    for _ in range(n):
+        step.ids = next(windows).to(device.here().device)
+        step()
+    ids = next(small_gpt.batches("test", batch=16, time=time)).to(device.here().device)
+    with torch.no_grad():
+        return float(step.model(input_ids=ids, labels=ids).loss)

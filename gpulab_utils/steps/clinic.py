@@ -8,10 +8,12 @@ as torch writes it. `read` takes such a text apart, torch's own or ours.
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from gpulab_utils import allocations
 from gpulab_utils.plan import trace
 from gpulab_utils.plan.pieces import OutOfMemory
+from gpulab_utils.plan.pool import MIDDLE_SEGMENT
 from gpulab_utils.units import GIB, KIB, MIB
 
 UNITS = {"bytes": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB}
@@ -48,28 +50,40 @@ class Report:
 
     @property
     def sign(self) -> str:
-        """What the figures alone show: "others", "fragmented", "one tensor" or "full"."""
+        """What the figures alone show.
+
+        others: other processes hold more than this one; fragmented: as much as was asked
+        for is free, in pieces; one tensor: it is a quarter of the card (20 MiB are a
+        segment for smaller ones, and tell nothing); else full.
+        """
         room = self.allowed or self.capacity
         if self.others > self.allocated:
             return "others"
-        if self.asked > room:
-            return "one tensor"
-        return "fragmented" if self.unallocated >= self.asked else "full"
+        if self.unallocated >= self.asked:
+            return "fragmented"
+        whole = self.asked > MIDDLE_SEGMENT and 4 * self.asked > room
+        return "one tensor" if whole else "full"
 
 
 def read(text: str) -> Report:
     """The figures of torch's message; `ValueError` where it is no such message.
 
-    >>> text = "Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 8.00 GiB of which"
-    >>> read(text + " 0 bytes is free. Of the allocated memory 7.5 GiB is allocated by Py"
-    ...      "Torch, and 15.90 MiB is reserved by PyTorch but unallocated.").sign
+    >>> text = "Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 8.00 GiB of "
+    >>> text += "which 0 bytes is free. Of the allocated memory 7.5 GiB is allocated by "
+    >>> read(text + "PyTorch, and 15.9 MiB is reserved by PyTorch but unallocated.").sign
     'full'
     """
     found = {name: re.search(pattern, text) for name, pattern in FIELDS.items()}
     if not (found["asked"] and found["allocated"]):
         raise ValueError(f"not torch's out-of-memory message: {text[:80]!r}")
-    others = sum(_bytes(*m) for m in re.findall(OTHERS, text))
-    return Report(**{k: m and _bytes(*m.groups()) for k, m in found.items()}, others=others)
+    figures = {k: m and _bytes(*m.groups()) for k, m in found.items()}
+    others = sorted(_bytes(*m) for m in re.findall(OTHERS, text))
+    if others and figures["process"] is None:
+        # In a container torch does not know itself by its number: the nearest is this one.
+        own = figures["allocated"] + figures["unallocated"]
+        figures["process"] = min(others, key=lambda n: abs(n - own))
+        others.remove(figures["process"])
+    return Report(**figures, others=sum(others))
 
 
 def _bytes(number: str, unit: str) -> int:
@@ -90,61 +104,72 @@ def size(n_bytes: int) -> str:
 
 def written(error: OutOfMemory, capacity: int, others: int = 0) -> str:
     """The model's error as torch words it, on a card that others use too."""
+    told = {name: size(n) for name, n in vars(error).items()}
     process = f"Process 4242 has {size(others)} memory in use. " if others else ""
-    process += (
-        f"Including non-PyTorch memory, this process has {size(error.reserved)} memory in use. "
-    )
     return (
-        f"CUDA out of memory. Tried to allocate {size(error.segment)}. GPU 0 has a total "
-        f"capacity of {size(capacity)} of which {size(error.driver_free)} is free. {process}"
-        f"Of the allocated memory {size(error.allocated)} is allocated by PyTorch, and "
-        f"{size(error.free_inside)} is reserved by PyTorch but unallocated."
+        f"CUDA out of memory. Tried to allocate {told['segment']}. GPU 0 has a total "
+        f"capacity of {size(capacity)} of which {told['driver_free']} is free. {process}"
+        f"Including non-PyTorch memory, this process has {told['reserved']} memory in use. "
+        f"Of the allocated memory {told['allocated']} is allocated by PyTorch, and "
+        f"{told['free_inside']} is reserved by PyTorch but unallocated."
     )
 
 
 @dataclass(frozen=True)
 class Death:
-    """How a program ended: torch's text, and bytes allocated at the end of each `beat`."""
+    """How a program ended: torch's text, the line it was at, bytes allocated at each first
+    line of a step.
+    """
 
     text: str
-    done: int  # steps that it finished
-    allocated: tuple[int, ...]  # at the end of each of them
+    at: str
+    levels: tuple[int, ...]
 
     @property
     def report(self) -> Report:
         return read(self.text)
 
+    @property
+    def cause(self) -> str:
+        """The text first, then what grew from step to step, then the line."""
+        report, levels = self.report, self.levels
+        if report.sign != "full":
+            return report.sign
+        if len(levels) > 2 and all(a < b for a, b in pairwise(levels)):
+            return "kept alive"
+        if self.at == "optimizer.step()" and len(levels) == 1:
+            return "optimizer states"
+        return "activations"
 
-def dies(
-    program: Callable, capacity: int, conf: str = "", others: int = 0
-) -> Death | None:
-    """How `program(beat)` ends on a card of `capacity` bytes; None where it lives.
 
-    It runs on tensors without memory and must make its own; it calls `beat()` at the end
-    of each step. `others` bytes of the card belong to another process.
+def dies(program: Callable, capacity: int, conf: str = "", others: int = 0) -> Death | None:
+    """How `program(at)` ends on a card of `capacity` bytes; None where it lives.
+
+    It runs on tensors without memory and must make its own; it says by `at(line)` where it
+    is, as a traceback would. `others` bytes of the card belong to another process.
 
     >>> import torch
-    >>> hoard = []
-    >>> def program(beat):
+    >>> def program(at):
+    ...     hoard = []
     ...     for _ in range(6):
+    ...         at("append")
     ...         hoard.append(torch.ones(2**20))  # 4 MiB
-    ...         beat()
     >>> death = dies(program, 30 * MIB)
-    >>> death.done, death.report.asked // MIB, dies(program, 60 * MIB)
-    (5, 20, None)
+    >>> len(death.levels), death.report.asked // MIB, death.cause, dies(program, 60 * MIB)
+    (6, 20, 'kept alive', None)
     """
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    beats = []
+    marks = []
     with FakeTensorMode(), allocations.recording() as entries:
-        program(lambda: beats.append(len(entries)))
+        program(lambda line: marks.append((line, len(entries))))
     done = trace.replay(entries, capacity - others, conf)
     if done.oom is None:
         return None
-    last = done.points[-1].step
-    past = [n for n in beats if n <= last]
-    levels = [_level(done.points, n) for n in past]
-    return Death(written(done.oom, capacity, others), len(past), tuple(levels))
+    past = [(line, n) for line, n in marks if n <= done.points[-1].step]
+    levels = [_level(done.points, n) for line, n in past if line == past[0][0]]
+    text = written(done.oom, capacity, others)
+    return Death(text, past[-1][0] if past else "", tuple(levels))
 
 
 def _level(points: tuple, entries: int) -> int:

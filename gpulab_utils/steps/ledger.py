@@ -40,8 +40,8 @@ class Ledger:
 
     @property
     def peak(self) -> Moment:
-        """The first moment with the most bytes alive."""
-        return max(self.moments, key=lambda m: m.total)
+        """The moment with the most bytes alive; of equal ones the last."""
+        return max(reversed(self.moments), key=lambda m: m.total)
 
     def terms(self) -> dict[str, int]:
         """Bytes by kind at the peak."""
@@ -51,15 +51,27 @@ class Ledger:
         """The largest figure of one kind, whenever it was."""
         return max(m.alive[KINDS.index(kind)] for m in self.moments)
 
-    def thinned(self, n: int) -> list[Moment]:
-        """At most `n` moments, of each stretch the one with the most bytes.
+    def drawn(self, n: int) -> dict:
+        """What a figure needs: of at most `n` stretches the moment with the most bytes.
 
-        >>> Ledger([Moment("forward", (i % 7,)) for i in range(100)]).thinned(2)[0].alive
-        (6,)
+        at: their places; alive: bytes by kind, a list each; begins: (phase, place).
+
+        >>> told = Ledger([Moment("forward", (i % 7,)) for i in range(100)]).drawn(2)
+        >>> told["at"], told["alive"], told["begins"]
+        ([48, 97], [[6, 6]], [('forward', 0)])
         """
         width = -(-len(self.moments) // n)
-        parts = range(0, len(self.moments), width)
-        return [max(self.moments[i : i + width], key=lambda m: m.total) for i in parts]
+        places = [
+            max(range(i, min(i + width, len(self.moments))), key=self._total)
+            for i in range(0, len(self.moments), width)
+        ]
+        phases = [m.phase for m in self.moments]
+        begins = [(p, i) for i, p in enumerate(phases) if i == 0 or phases[i - 1] != p]
+        alive = zip(*(self.moments[i].alive for i in places), strict=True)
+        return {"at": places, "alive": [list(kind) for kind in alive], "begins": begins}
+
+    def _total(self, place: int) -> tuple[int, int]:
+        return self.moments[place].total, place
 
 
 class _Books(TorchDispatchMode):
