@@ -4,7 +4,7 @@ One card computes a step in `compute_s`. n share its tokens, each computes a par
 waits for what of the sending the computing did not hide.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gpulab_utils.cards import Card
 from gpulab_utils.fit import Line
@@ -31,20 +31,22 @@ def parts(shape: Shape) -> list[int]:
 
 
 def compute_s(
-    shape: Shape, card: Card, tokens: float, *, dtype="bf16", efficiency=EFFICIENCY
-):
+    shape: Shape, card: Card, tokens: float, *, dtype: str = "bf16", efficiency=EFFICIENCY
+) -> float:
     """Seconds that one card computes for `tokens`: forward, and twice that backward.
 
     Source: Kaplan et al., "Scaling laws for neural language models", 2020, section 2.1.
 
-    >>> from gpulab_utils.models import MODELS
+    >>> from gpulab_utils import CARDS, MODELS
     >>> round(compute_s(MODELS["llama-2-7b"], CARDS["rtx-4090"], 4096), 2)
     2.46
     """
     return 3 * tokens * shape.flop_per_token() / (card.rate(dtype) * efficiency)
 
 
-def step_s(compute: float, calls: Sequence[Call], ranks: int, road: Road, hidden=0.0):
+def step_s(
+    compute: float, calls: Sequence[Call], ranks: int, road: Road, hidden: float = 0.0
+) -> float:
     """Seconds of a step in which `ranks` share `compute` seconds of work.
 
     `hidden` is the share of the computing under which sending can go on: 0 none of it,
@@ -61,7 +63,7 @@ def step_s(compute: float, calls: Sequence[Call], ranks: int, road: Road, hidden
 
 
 def gain(
-    compute: float, calls: Sequence[Call], ranks: int, road: Road, hidden=0.0
+    compute: float, calls: Sequence[Call], ranks: int, road: Road, hidden: float = 0.0
 ) -> float:
     """How many times as fast as one card `ranks` of them are, on the same tokens.
 
@@ -71,16 +73,26 @@ def gain(
     return compute / step_s(compute, calls, ranks, road, hidden)
 
 
-def tokens_to_pay(shape, card, road, ranks, *, way="ddp", at_least=1.0, hidden=0.0, **how):
+def tokens_to_pay(
+    shape: Shape,
+    card: Card,
+    road: Road,
+    ranks: int,
+    *,
+    way: str = "ddp",
+    at_least: float = 1.0,
+    hidden: float = 0.0,
+    **how,
+) -> float:
     """Tokens of a step, all cards together, from which `ranks` gain `at_least` that much.
 
-    Gradients and weights travel in 2 bytes. `how` goes to `compute_s`. Found in closed
-    form where nothing is hidden; infinite where the gain is out of reach.
+    Gradients and weights travel in 2 bytes. `way` is ddp or fsdp, `hidden` as in `step_s`;
+    `how` goes to `compute_s`. Infinite where the gain is out of reach.
 
-    >>> from gpulab_utils.models import MODELS
+    >>> from gpulab_utils import CARDS, MODELS
     >>> card, road = CARDS["rtx-3080-ti"], Road(0, CARDS["rtx-3080-ti"].pcie_bytes_per_s)
-    >>> [round(tokens_to_pay(MODELS[m], card, road, 2)) for m in ("llama-2-7b", "llama-2-13b")]
-    [590, 584]
+    >>> round(tokens_to_pay(MODELS["llama-2-13b"], card, road, 2))
+    585
     """
     if at_least >= ranks:
         return float("inf")
@@ -91,6 +103,20 @@ def tokens_to_pay(shape, card, road, ranks, *, way="ddp", at_least=1.0, hidden=0
     # at_least * (c / n + max(0, sending - hidden * c / n)) = c, for c seconds of computing
     shown = at_least * sending / (1 - at_least * (1 - hidden) / ranks)
     return shown / a_token
+
+
+def foretold(
+    apart_s: float, calls: Sequence[Call], lines: Mapping[str, Line], hidden: float = 0.0
+) -> float:
+    """Seconds of a step from measured lines, by kind: computing, then each collective.
+
+    `apart_s` is the step in which all ranks compute and nobody speaks.
+
+    >>> foretold(1.0, [Call("all_reduce", 1e9)], {"all_reduce": Line(0.5, 1e9, 1.0)})
+    2.5
+    """
+    sending = sum(lines[call.kind].seconds(call.n_bytes) for call in calls)
+    return apart_s + max(0.0, sending - hidden * apart_s)
 
 
 def road_of(line: Line, kind: str, ranks: int) -> Road:

@@ -131,7 +131,7 @@ class Run:
             file.write(json.dumps(line) + "\n")
 
     def found(self) -> dict:
-        """The loss over all windows, the life this is, and how often each window was used."""
+        """The loss over all windows, which life this is, and how often each was used."""
         with torch.no_grad():
             loss = self.loss(self.text).item()
         return {"loss": loss, "life": self.life, "seen": self.seen.tolist()}

@@ -1,4 +1,4 @@
-"""A rank that saves its part of a training, or takes over one that others saved.
+"""A training that some ranks save and others, more or fewer, take over.
 
 Asked: `shape`, `batch`, `time`; `load` and `save`, folders (each may be missing); `steps`
 to train in between. Told: the losses, the first and the last digest of all weights and of
@@ -6,12 +6,11 @@ Adam's states, the bytes that this rank holds, and those of the files it wrote.
 """
 
 import hashlib
-import warnings
 from itertools import islice
 from pathlib import Path
 
 from gpulab_utils import small_gpt
-from gpulab_utils.workers import joined, sharded_steps, tell
+from gpulab_utils.workers import sharded_steps
 from gpulab_utils.workers.tensor_parallel import whole
 
 import torch
@@ -31,17 +30,15 @@ def digest(model, optimizer) -> str:
 
 def save(folder: str, model, optimizer, position: int) -> None:
     """Every rank writes its own part, at the same time; rank 0 the table of contents."""
-    states = get_state_dict(model, optimizer)
-    names = dict(zip(("model", "optimizer"), states, strict=True))
-    dcp.save(names | {"position": torch.tensor(position)}, checkpoint_id=folder)
+    both = get_state_dict(model, optimizer)
+    states = {"model": both[0], "optimizer": both[1], "position": torch.tensor(position)}
+    dcp.save(states, checkpoint_id=folder)
 
 
 def load(folder: str, model, optimizer) -> int:
     """Every rank reads what it needs, whoever wrote it; the position in the data."""
-    states = dict(
-        zip(("model", "optimizer"), get_state_dict(model, optimizer), strict=True)
-    )
-    states |= {"position": torch.tensor(0)}
+    both = get_state_dict(model, optimizer)
+    states = {"model": both[0], "optimizer": both[1], "position": torch.tensor(0)}
     dcp.load(states, checkpoint_id=folder)
     set_state_dict(
         model,
@@ -73,9 +70,3 @@ def carried(ask: dict, place) -> dict:
         own = Path(ask["save"]).glob(f"__{dist.get_rank()}_*.distcp")
         found |= {"written": sum(path.stat().st_size for path in own)}
     return found
-
-
-if __name__ == "__main__":
-    warnings.filterwarnings("ignore", "FSDP2-wrapped module")
-    with joined() as (ask, place):
-        tell(carried(ask, place))

@@ -1,16 +1,14 @@
-"""A rank that trains one small GPT alone, with DDP and with FSDP2: losses, bytes, calls.
+"""One small GPT in one rank of several, alone, with DDP and with FSDP2.
 
-Asked: `train` = {shape, batch, time, steps}, `clock` = {shape, batch, time, sizes, rounds};
-each may be missing. Told: what `trained` and `clocked` return.
+`trained` finds losses, bytes and calls, `clocked` seconds. Asked: `shape`, `batch`, `time`;
+`steps` for the one, `sizes` and `rounds` for the other; `ways`, all or three by default.
 """
 
 import time
-import warnings
 from functools import partial
 from itertools import islice
 
 from gpulab_utils import small_gpt
-from gpulab_utils.workers import joined, tell
 from gpulab_utils.workers.all_reduce import meet
 from gpulab_utils.workers.wire import Wire, collective, on_loopback, seconds
 
@@ -87,7 +85,8 @@ def held(model, optimizer) -> dict[str, int]:
 def trained(ask: dict, place) -> dict:
     """By way and dtype: losses averaged over the ranks, what is held, what was sent.
 
-    `calls` are those of the last step, `loopback` the bytes of one more, headers too.
+    `calls` are those of the last step, `loopback` the bytes of one more, headers too (in
+    float32 only).
     """
     return {
         way: {name: _trained(ask, way, dtype, place) for name, dtype in DTYPES.items()}
@@ -105,8 +104,9 @@ def _trained(ask: dict, way: str, dtype, place) -> dict:
     dist.all_reduce(mean)
     found = {"losses": (mean / dist.get_world_size()).tolist(), "calls": wire.calls}
     found |= held(model, optimizer)
-    sent = on_loopback(lambda: step(model, optimizer, tokens[-1]))
-    return found | {"loopback": sent}
+    if dtype == torch.float32:
+        found["loopback"] = on_loopback(lambda: step(model, optimizer, tokens[-1]))
+    return found
 
 
 def clocked(ask: dict, place) -> dict:
@@ -134,11 +134,3 @@ def _took(model, optimizer, tokens, place) -> float:
     start = time.perf_counter()
     step(model, optimizer, tokens)
     return time.perf_counter() - start
-
-
-JOBS = {"train": trained, "clock": clocked}
-
-if __name__ == "__main__":
-    warnings.filterwarnings("ignore", "FSDP2-wrapped module")  # of views changed in place
-    with joined() as (ask, place):
-        tell({job: JOBS[job](ask[job], place) for job in ask})

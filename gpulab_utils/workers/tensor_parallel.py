@@ -1,4 +1,4 @@
-"""A rank that holds a part of every weight of one layer: values, bytes, what is sent.
+"""One layer of which each rank holds a part of every weight: values, bytes, calls.
 
 Asked: `width`, `inner`, `batch`, `time`, `rounds`; `prepared` as in `split`. Told: `far`
 by name (the largest distance to the whole layer over its largest value), `bytes` of the
@@ -8,7 +8,6 @@ weights held and `whole_bytes`, `forward` and `backward` (the collectives of eac
 
 import copy
 
-from gpulab_utils.workers import joined, tell
 from gpulab_utils.workers.wire import Wire, seconds
 
 import torch
@@ -94,8 +93,3 @@ def compared(ask: dict, place) -> dict:
         "seconds": took,
         "alone": alone,
     }
-
-
-if __name__ == "__main__":
-    with joined() as (ask, place):
-        tell(compared(ask, place))
