@@ -12,7 +12,7 @@ from gpulab_utils import CARDS, MODELS, fit, ranks, small_gpt
 from gpulab_utils.sharding import kills, memory, pays, wire
 from gpulab_utils.sharding.rehearsal import one_of, rehearse
 from gpulab_utils.sharding.wire import Call, Road
-from gpulab_utils.workers import elastic, reshard, sharded_steps, tensor_parallel
+from gpulab_utils.workers import elastic, gpt, reshard, sharded_steps, tensor_parallel
 from gpulab_utils.workers.wire import Wire, collective
 
 import pytest
@@ -23,9 +23,7 @@ from torch import nn
 SHAPE = {"width": 64, "layers": 2}
 CARRY = {"shape": SHAPE, "batch": 8, "time": 32}
 SPLIT = {"width": 64, "inner": 256, "batch": 2, "time": 16, "rounds": 1}
-#: Parameters of the root and of each layer of SHAPE, by hand: tables and last norm; four
-#: square linears, three of the MLP, two norms.
-PARTS = [2 * 256 * 64 + 64, *[4 * 64**2 + 3 * 64 * 256 + 2 * 64] * 2]
+PARTS = gpt.parts(**SHAPE)
 posix = pytest.mark.skipif(not hasattr(os, "fork"), reason="process ids of POSIX")
 
 
@@ -171,17 +169,22 @@ def test_a_13b_over_eight_cards_is_rehearsed_without_memory():
 
 
 def test_what_is_gathered_at_the_peak():
-    many, shape = 4, {"width": 128, "layers": 3}
-    with torch.device("meta"):
-        parts = [sum(p.numel() for p in small_gpt.make(**shape).parameters())]
-        layer = small_gpt.make(**shape).model.layers[0]
-    layer = sum(p.numel() for p in layer.parameters())
-    parts = [parts[0] - 3 * layer, layer, layer, layer]
-    peak = rehearse(lambda: small_gpt.make(**shape), "fsdp", many, peak=True).peak
-    expected = memory.held(parts, "fsdp", many, bytes_each=memory.SINGLE)
+    shape = {"width": 128, "layers": 2}
+    peak = rehearse(lambda: gpt.make(**shape), "fsdp", 4, peak=True).peak
+    expected = memory.held(gpt.parts(**shape), "fsdp", 4, bytes_each=memory.SINGLE)
     assert peak["Sharded Param"] == expected.parameters
     gathered = peak["Unsharded Param"] + peak["All Gather"] + peak["Reduce Scatter"]
     assert gathered == expected.gathered
+
+
+def test_parts_of_a_gpt_are_those_of_its_parameters():
+    for shape in SHAPE, {"width": 192, "layers": 3, "positions": 40}:
+        model = gpt.make(**shape)
+        layers = [sum(p.numel() for p in one.parameters()) for one in model.layers]
+        whole = sum(p.numel() for p in model.parameters())
+        assert gpt.parts(**shape) == [whole - sum(layers), *layers]
+    with pytest.raises(ValueError, match="got 96"):
+        gpt.make(width=96)
 
 
 def test_shares_of_uneven_rows():
@@ -190,7 +193,7 @@ def test_shares_of_uneven_rows():
             chunks = torch.arange(rows).chunk(many)
             lengths = [len(c) for c in chunks] + [0] * (many - len(chunks))
             assert [memory.rows(rows, many, r) for r in range(many)] == lengths
-    shapes = [tuple(p.shape) for p in small_gpt.make(**SHAPE).parameters()]
+    shapes = [tuple(p.shape) for p in gpt.make(**SHAPE).parameters()]
     assert memory.shard(shapes, 1, 0) == sum(PARTS)
     assert sum(memory.shard(shapes, 3, r) for r in range(3)) == sum(PARTS)
     assert memory.padded(shapes, 3) > sum(PARTS) == memory.padded(shapes, 4)
@@ -370,7 +373,7 @@ def test_after_a_random_kill_the_same_training_ends(seed, undisturbed):
 
 def test_a_gated_layer_is_that_of_the_small_gpt():
     layer = small_gpt.make(width=64, layers=1).model.layers[0].mlp
-    ours = tensor_parallel.GatedMLP(64, 256)
+    ours = gpt.GatedMLP(64, 256)
     with torch.no_grad():
         for name, module in ours.named_children():
             module.weight.copy_(getattr(layer, f"{name}_proj").weight)

@@ -113,5 +113,5 @@ def _kill(kill: Kill, life: int, folder: str, running, end: float) -> None:
                 os.kill(pids[-1], getattr(signal, "SIGKILL", signal.SIGTERM))
                 return
             break
-        time.sleep(0.005)
+        time.sleep(0.02)
     raise ValueError(f"{kill} of life {life} found no such rank any more")

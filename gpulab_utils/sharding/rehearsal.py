@@ -46,13 +46,13 @@ def rehearse(
 ) -> Rehearsed:
     """One training step of the model that `make()` returns, as `rank` of `ranks`.
 
-    `make` is called under fake tensors; its model has the layers in `.model.layers` and
-    returns `.logits`, as transformers' Llama does. `way` is one of `fsdp`, `fsdp, kept`
-    and `ddp`. With `peak` a second step is followed, which takes longer.
+    `make` is called under fake tensors and returns a model of `workers.gpt` or one of
+    transformers. `way` is one of `fsdp`, `fsdp, kept` and `ddp`. With `peak` a second step
+    is followed, which takes longer.
 
-    >>> from gpulab_utils import small_gpt
-    >>> rehearse(lambda: small_gpt.make(width=64, layers=1), "fsdp", 8).held["parameters"]
-    49248
+    >>> from gpulab_utils.workers import gpt
+    >>> rehearse(gpt.make, "fsdp", 8).held["parameters"]
+    90272
     """
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -72,7 +72,8 @@ def _step(model, way: str, mesh, tokens: int, peak: bool) -> Rehearsed:
 
     def step():
         optimizer.zero_grad()
-        model(input_ids=ids).logits.float().mean().backward()
+        out = model(ids)
+        getattr(out, "logits", out).float().mean().backward()
         optimizer.step()
 
     with wire.Wire() as seen:

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import islice
 
 from gpulab_utils import small_gpt
+from gpulab_utils.workers import gpt
 from gpulab_utils.workers.all_reduce import meet
 from gpulab_utils.workers.wire import Wire, collective, on_loopback, seconds
 
@@ -19,14 +20,17 @@ from torch.distributed.tensor import DTensor
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-RATE = 1e-3
+RATE = 3e-3
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 KINDS = ("all_reduce", "all_gather", "reduce_scatter")
 
 
 def sharded(model, **options):
-    """`model` under FSDP2: each layer a group of its own, the rest in the root's."""
-    for layer in model.model.layers:
+    """`model` under FSDP2: each layer a group of its own, the rest in the root's.
+
+    The layers are `model.layers`, or as in transformers `model.model.layers`.
+    """
+    for layer in getattr(model, "model", model).layers:
         fully_shard(layer, **options)
     return fully_shard(model, **options)
 
@@ -41,17 +45,14 @@ WAYS = {
 
 def setup(way: str, shape: dict, place, dtype=torch.float32):
     """A new model, the same each time, in this way; and AdamW for it."""
-    model = WAYS[way](small_gpt.make(**shape).to(place, dtype))
+    model = WAYS[way](gpt.make(**shape).to(place, dtype))
     return model, torch.optim.AdamW(model.parameters(), lr=RATE)
 
 
 def step(model, optimizer, tokens) -> float:
-    """One step on `tokens` [batch, time]; the loss.
-
-    Not the model's own loss: that one is rounded to float32, whatever the dtype.
-    """
+    """One step on `tokens` [batch, time]; the loss."""
     optimizer.zero_grad()
-    logits = model(input_ids=tokens).logits  # [batch, time, 256]
+    logits = model(tokens)  # [batch, time, 256]
     loss = cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
     loss.backward()
     optimizer.step()

@@ -8,11 +8,11 @@ weights held and `whole_bytes`, `forward` and `backward` (the collectives of eac
 
 import copy
 
+from gpulab_utils.workers.gpt import GatedMLP
 from gpulab_utils.workers.wire import Wire, seconds
 
 import torch
 import torch.distributed as dist
-from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate
 from torch.distributed.tensor.parallel import (
@@ -21,22 +21,8 @@ from torch.distributed.tensor.parallel import (
     RowwiseParallel,
     parallelize_module,
 )
-from torch.nn.functional import silu
 
 PLAN = {"gate": ColwiseParallel, "up": ColwiseParallel, "down": RowwiseParallel}
-
-
-class GatedMLP(nn.Module):
-    """The MLP of a Llama layer: [batch, time, width] to the same."""
-
-    def __init__(self, width: int, inner: int):
-        super().__init__()
-        self.gate = nn.Linear(width, inner, bias=False)
-        self.up = nn.Linear(width, inner, bias=False)
-        self.down = nn.Linear(inner, width, bias=False)
-
-    def forward(self, x):
-        return self.down(silu(self.gate(x)) * self.up(x))
 
 
 def split(model, place, prepared: bool = True):
