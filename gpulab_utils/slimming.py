@@ -107,8 +107,7 @@ def recover(
             optimizer.step()
             fall.step()
             seen.append(float(told.detach()))
-    model.zero_grad()  # a copy of the weights that nobody needs any more
-    model.eval()
+    model.eval().zero_grad()
     return seen
 
 
@@ -185,3 +184,16 @@ def _keep(linear, parts: list[int], dim: int) -> None:
         linear.out_features = len(parts)
     else:
         linear.in_features = len(parts)
+
+
+def best_rows(model, norms: dict, share: float) -> list[list[int]]:
+    """The MLP rows to keep, a list a layer: by the norm of what each adds to the stream.
+
+    `norms` are `masks.watch`'s; with ones instead the weights alone decide.
+    """
+    kept = []
+    for place, layer in enumerate(model.model.layers):
+        worth = layer.mlp.down_proj.weight.float().norm(dim=0)  # [rows]
+        worth = worth * norms[f"{place}.mlp.down_proj"]
+        kept.append(worth.topk(round(share * len(worth))).indices.tolist())
+    return kept

@@ -1,0 +1,112 @@
+"""What makes lab 14 wrong, and the check that must see it."""
+
+FAULTS = [
+    # What does a mask save?
+    ('"with a mask": (2, 3)', '"with a mask": (2, 2)', "assert seen == {what:"),
+    (
+        "few, many = (sorted({r for _, r in times})[i] for i in (0, 1))",
+        "few, many = (sorted({r for _, r in times})[i] for i in (0, 1))\n"
+        'times["90 % zeros", few] = Ratio(0.1, aa=1)',
+        'times["90 % zeros", r].lies_in',
+    ),
+    (
+        "few, many = (sorted({r for _, r in times})[i] for i in (0, 1))",
+        "few, many = (sorted({r for _, r in times})[i] for i in (0, 1))\n"
+        'times["half of the rows", many] = Ratio(1, aa=1)',
+        'times["half of the rows", many].lies_in',
+    ),
+    (
+        "few, many = (sorted({r for _, r in times})[i] for i in (0, 1))",
+        "few, many = (sorted({r for _, r in times})[i] for i in (0, 1))\n"
+        'times["half of the rows", few] = Ratio(1, aa=1)',
+        'claims.check("C-3.1a"',
+    ),
+    (
+        "n_bytes / (2 * n_values)",
+        "n_bytes / (4 * n_values)",
+        "0.95 < share / expected < 1.1",
+    ),
+    (
+        'r["values"] < 0.95 and r["flop"] < 0.95',
+        'r["values"] < 0.95',
+        'claims.check("C-5.1"',
+    ),
+    # When does a sparse format pay?
+    (
+        "masks.csr_bytes(64, 64 * kept, value.itemsize, index.itemsize)",
+        "masks.csr_bytes(64, 64 * kept, value.itemsize, 2)",
+        "masks.nbytes(found) == told",
+    ),
+    (
+        "packed = masks.pack(weight, kept)",
+        "packed = masks.pack(weight.flip(1), kept)",
+        "torch.equal(packed.dense(), weight * kept)",
+    ),
+    ("layout(weight * kept)", "layout(weight.float() * kept)", "theirs in (None"),
+    ("doubled = sum(", "timed[0.02, 1] = Ratio(1, aa=1)\ndoubled = sum(", "timed[0.02, 1]"),
+    (
+        "doubled = sum(",
+        "timed[0.02, 1], timed[0.9, many] = Ratio(0.1, aa=1), Ratio(1, aa=1)\ndoubled = sum(",
+        "timed[0.9, many]",
+    ),
+    (
+        'prune.remove(linear, "weight")\nback',
+        "back",
+        'claims.check("C-3.1b"',
+    ),
+    # Which parts of a language model can go?
+    (
+        "left = share_left(slim[what][1])",
+        "left = 2 * share_left(slim[what][1]); took[what] = Ratio(0.9, aa=1)",
+        "took[what].lies_in(left / 1.3, 1.15)",
+    ),
+    (
+        'for rule in ("half zeros", "2:4") if base',
+        'took["half zeros"] = Ratio(0.5, aa=1)\nfor rule in ("half zeros", "2:4") if base',
+        'took["half zeros"].lies_in(0.75, 1.35)',
+    ),
+    (
+        'for rule in ("half zeros", "2:4") if base',
+        'by = dict.fromkeys(by, scores["as loaded"])\n'
+        'for rule in ("half zeros", "2:4") if base',
+        'by[rule, "activation-aware"]',
+    ),
+    (
+        'for rule in ("half zeros", "2:4") if base',
+        'without[0] = without[gone[0]]\nfor rule in ("half zeros", "2:4") if base',
+        "without[gone[0]] < without[len(influence) - 1]",
+    ),
+    (
+        'for rule in ("half zeros", "2:4") if base',
+        'scores["3 layers out"] = 1\nfor rule in ("half zeros", "2:4") if base',
+        'scores["1 layers out"] < scores["3 layers out"]',
+    ),
+    (
+        "base.num_parameters() - a_layer",
+        "base.num_parameters() - 2 * a_layer",
+        "sizes[0] ==",
+    ),
+    # Does a short training bring it back?
+    (
+        "for (arm, seed), (before, after) in gaps.items():",
+        'of["one layer out", 0]["after"] = 1e9\n'
+        "for (arm, seed), (before, after) in gaps.items():",
+        'row["after"] < row["before"]',
+    ),
+    (
+        "for (arm, seed), (before, after) in gaps.items():",
+        'gaps["one layer out", 0][1] *= -1\n'
+        "for (arm, seed), (before, after) in gaps.items():",
+        'arm == "not pruned" or after > 0',
+    ),
+    (
+        "pruned, control = of[",
+        'of["not pruned", 0]["after"] = 0.999 * of["not pruned", 0]["before"]; '
+        "pruned, control = of[",
+        "fell[0] > 0.4 * fell[1]",
+    ),
+    # Your turn
+    ("my_share = None", "my_share = 0.2", "my_share is None or"),
+    ('"csr": left * (2 + 4) / 2', '"csr": left * (2 + 4) / 4', "takes == best"),
+    ("my_closed = None", "my_closed = 1.0", "my_closed is None or"),
+]
