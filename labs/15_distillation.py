@@ -287,10 +287,8 @@ except (load.MissingInput, ImportError) as missing:
     print(missing)
     model = tokenizer = None
 real = model is not None
-n_train, n_test = (
-    pick(cpu=12 if RECORDED else 6, gpu=64, tiny=8),
-    pick(cpu=3, gpu=16, tiny=4),
-)
+n_train = pick(cpu=12 if RECORDED else 6, gpu=64, tiny=8)
+n_test = pick(cpu=6 if RECORDED else 3, gpu=16, tiny=4)
 time_tokens = pick(cpu=96, gpu=256, tiny=32)
 lm = distilling.subject(model, tokenizer, train=n_train, test=n_test, time=time_tokens)
 teacher = lm.teacher.to(here.device)
