@@ -108,15 +108,21 @@ def _allocate(size: int) -> None:
     if now.allocated + size > usable():
         now.ooms += 1
         raise torch.OutOfMemoryError(
-            f"CUDA out of memory. Tried to allocate {size / 2**20:.2f} MiB. GPU 0 ({NAME}) "
-            f"lets this process have {usable() / 2**30:.2f} GiB, of which "
-            f"{now.allocated / 2**30:.2f} GiB are allocated by PyTorch."
+            f"CUDA out of memory. Tried to allocate {_mib(size)}. GPU 0 has a total "
+            f"capacity of {_mib(TOTAL)} of which {_mib(TOTAL - CONTEXT - now.reserved)} "
+            f"is free. {_mib(usable())} allowed; Of the allocated memory "
+            f"{_mib(now.allocated)} is allocated by PyTorch, and "
+            f"{_mib(now.reserved - now.allocated)} is reserved by PyTorch but unallocated."
         )
     now.allocated += size
     now.count += 1
     now.peak = max(now.peak, now.allocated)
     now.reserved = min(max(now.reserved, _segments(now.allocated)), usable())
     now.peak_reserved = max(now.peak_reserved, now.reserved)
+
+
+def _mib(n_bytes: int) -> str:
+    return f"{n_bytes / 2**20:.2f} MiB"
 
 
 def _free(key: int) -> None:
