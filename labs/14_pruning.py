@@ -114,7 +114,7 @@ for what, shares in predicted.items():
     )
 
 # %% [markdown]
-# **How long does a product take with 90 % zeros, and with half of the rows, if dense is 1?**
+# **How long does a product take with $90$ % zeros, and with half of the rows, if dense is 1?**
 
 # %%
 my_guess = None  # (90 % zeros, half of the rows)
@@ -815,12 +815,13 @@ for (arm, seed), (before, after) in gaps.items():
 if start:
     pruned, control = of["one layer out", 0], of["not pruned", 0]
     fell = [math.log(r["before"] / r["after"]) for r in (control, pruned)]
+    assert pruned["after"] < control["before"], "it looks like more than full recovery"
     assert fell[0] > 0.4 * fell[1], fell  # most of what looks like recovery is the text
 
 # %% [markdown]
 # ## Your turn
 #
-# **1. Predict.** 80 % of a fp16 weight are zeros. What share of dense does it take in CSR with
+# **1. Predict.** $80$ % of a fp16 weight are zeros. What share of dense does it take in CSR with
 # int32 columns?
 
 # %%

@@ -105,6 +105,12 @@ FAULTS = [
         "pruned, control = of[",
         "fell[0] > 0.4 * fell[1]",
     ),
+    (
+        "pruned, control = of[",
+        'of["one layer out", 0]["after"] = of["one layer out", 0]["before"] - 0.001; '
+        "pruned, control = of[",
+        'pruned["after"] < control["before"]',
+    ),
     # Your turn
     ("my_share = None", "my_share = 0.2", "my_share is None or"),
     ('"csr": left * (2 + 4) / 2', '"csr": left * (2 + 4) / 4', "takes == best"),
