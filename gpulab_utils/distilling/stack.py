@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from functools import partial
 
 from gpulab_utils import fourbit, quant
 
@@ -9,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 GROUP = 64  # divides SmolLM2's rows; its file's own groups are of 32
+PACK = {"int4": partial(fourbit.int4, group=GROUP), "nf4": fourbit.nf4}
 
 
 def held(model, name: str) -> tuple:
@@ -43,16 +45,16 @@ def held(model, name: str) -> tuple:
 def token_pass(model, name: str, dtype) -> Callable:
     """A call that multiplies one row by each weight that a token meets, the head included.
 
-    `name`: "fp32", "bf16" (that is `dtype`) or "int4", whose linears in the layers are
-    packed. Attention and norms are left out: at a short context a token is its weights.
-    Raises `kernels.KernelMissing` where there is no int4 product.
+    `name`: "fp32", "bf16" (that is `dtype`), or "int4" or "nf4", where the linears of the
+    layers are packed. Attention and norms are left out: at a short context a token is its
+    weights. Raises `kernels.KernelMissing` where there is no such product.
     """
     dtype = torch.float32 if name == "fp32" else dtype
     weights = [linear.weight.detach() for linear in _linears(model)]
     head = model.get_output_embeddings().weight.detach().to(dtype)
     rows = {w.shape[1]: torch.ones(1, w.shape[1]).to(w.device, dtype) for w in weights}
-    if name == "int4":
-        packed = [(fourbit.int4(w, GROUP), rows[w.shape[1]]) for w in weights]
+    if name in PACK:
+        packed = [(PACK[name](w.to(dtype)), rows[w.shape[1]]) for w in weights]
         calls = [(linear.__call__, (x,)) for linear, x in packed]
     else:
         calls = [(F.linear, (rows[w.shape[1]], w.to(dtype))) for w in weights]

@@ -87,7 +87,7 @@ FAULTS = [
         'four["perplexity"] > 0.99 * slim["perplexity"]',
     ),
     (
-        'stacked = over_loaded(student_lm, "int4")',
+        'stacked = over_loaded(student_lm, four)',
         "stacked = Ratio(2, aa=1)",
         "stacked.lies_in(0.03, 0.8)",
     ),
@@ -105,13 +105,13 @@ FAULTS = [
     ),
     ("my_k = None", "my_k = 1000", "my_k in (None, most)"),
     (
-        "return t * t * (wanted.exp()",
-        "return t * (wanted.exp()",
+        "return heat * heat * (wanted.exp()",
+        "return heat * (wanted.exp()",
         "abs(at_100 / limit - 1) < 0.05",
     ),
     (
-        "wanted = (teacher / t).log_softmax(-1)",
-        "wanted = (teacher / max(t, 50)).log_softmax(-1)",
+        "wanted = (theirs / heat).log_softmax(-1)",
+        "wanted = (theirs / max(heat, 50)).log_softmax(-1)",
         "distilling.soft_loss(a, b, 3.0)",
     ),
 ]
