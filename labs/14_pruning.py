@@ -339,13 +339,11 @@ my_guess = None  # (share for one row, share for many)
 
 
 # %%
-def share_of(kept, value, index):
-    """CSR over dense where `kept` weights are left in each row of [64, 480]."""
+def shares(kept, value, index):
+    """CSR over dense, seen and told; `kept` weights are left in each row of [64, 480]."""
     some = (torch.arange(480) % 60 < kept // 8).expand(64, 480).to(value)  # [out, in]
-    found = masks.csr(some, index)
     told = masks.csr_bytes(64, 64 * kept, value.itemsize, index.itemsize)
-    assert masks.nbytes(found) == told
-    return masks.nbytes(found) / some.nbytes
+    return masks.nbytes(masks.csr(some, index)) / some.nbytes, told / some.nbytes
 
 
 around = {}
@@ -353,12 +351,13 @@ for value in torch.float16, torch.float32:
     for index in torch.int32, torch.int64:
         edge = 480 * breaks_even[value.itemsize, index.itemsize]
         near = 8 * math.floor(edge / 8 * 0.9), 8 * math.ceil(edge / 8 * 1.1)
-        around[value, index] = [share_of(kept, value, index) for kept in near]
-        told = ", ".join(
-            f"{k / 480:.0%} left: {s:.2f}"
-            for k, s in zip(near, around[value, index], strict=True)
+        pairs = [shares(kept, value, index) for kept in near]
+        assert all(seen == told for seen, told in pairs), pairs
+        around[value, index] = [seen for seen, _ in pairs]
+        below, above = (
+            f"{k / 480:.0%} left: {s:.2f}" for k, (s, _) in zip(near, pairs, strict=True)
         )
-        print(f"{value}, {index}: {told}")
+        print(f"{value}, {index}: {below}, {above}")
 
 # %% [markdown]
 # Time of the product against the share left, in fp32: on a CPU torch multiplies CSR only there,
@@ -411,11 +410,8 @@ assert theirs in (None, packed.nbytes), theirs
 
 # %% tags=["nbval-ignore-output"]
 if here.is_gpu and (here.capability or (0, 0)) >= (8, 0):
-    big = torch.randn(
-        pick(cpu=0, gpu=8192, tiny=128),
-        4096 // pick(cpu=1, gpu=1, tiny=32),
-        device=here.device,
-    )
+    size = pick(cpu=(0, 0), gpu=(8192, 4096), tiny=(128, 128))
+    big = torch.randn(size, device=here.device)
     big = (big * masks.two_of_four(big.abs())).half()  # [out, in]
     before = torch.cuda.memory_allocated()
     semi = torch.sparse.to_sparse_semi_structured(big)
@@ -530,8 +526,10 @@ if base:
 for rule in rules if base else ():
     for score in masks.magnitude, masks.activation_aware:
         name = score.__name__.replace("_", "-")
-        zeroed[rule] = masks.zeroed(base, norms, score, rules[rule])  # the last one stays
-        by[rule, name] = note(f"{rule}, {name}", zeroed[rule], f"zeros, {name}", 1.0)
+        small = masks.zeroed(base, norms, score, rules[rule])
+        by[rule, name] = note(f"{rule}, {name}", small, f"zeros, {name}", 1.0)
+        if rule in ("half zeros", "2:4"):
+            zeroed[rule] = small  # the activation-aware one stays
 
 # %% [markdown]
 # Layers. How far a layer turns the stream that goes through it is seen in one pass. Does that
@@ -571,30 +569,34 @@ def heads_kept():
 
 
 # %% tags=["nbval-ignore-output"]
-slim = {}
+slim, n_left = {}, {}  # models to be timed; parameters of all
+
+
+def take(what, family, model):
+    """Score a smaller model; keep it where it is timed below."""
+    n_left[what] = model.num_parameters()
+    note(what, model, family, n_left[what] / base.num_parameters())
+    if what in ("3 layers out", "MLP 75%"):
+        slim[what] = model
+
+
+for n_gone in ((1, 2, 3, 4, 6, 8) if RECORDED else (1, 3)) if base else ():
+    take(f"{n_gone} layers out", "layers", slimming.drop_layers(base, gone[:n_gone]))
+for share in ((0.9, 0.75, 0.5) if RECORDED else (0.75,)) if base else ():
+    best = slimming.best_rows(base, norms, share)
+    take(f"MLP {share:.0%}", "MLP rows", slimming.narrow(base, mlp=best))
 if base:
-    for n_gone in (1, 2, 3, 4, 6, 8) if RECORDED else (1, 3):
-        slim[f"{n_gone} layers out"] = "layers", slimming.drop_layers(base, gone[:n_gone])
-    for share in (0.9, 0.75, 0.5) if RECORDED else (0.75,):
-        slim[f"MLP {share:.0%}"] = (
-            "MLP rows",
-            slimming.narrow(base, mlp=slimming.best_rows(base, norms, share)),
-        )
-    by_weight = slimming.best_rows(base, dict.fromkeys(norms, 1.0), 0.75)
-    slim["MLP 75%, magnitude"] = "MLP rows, magnitude", slimming.narrow(base, mlp=by_weight)
-    slim["a key-value head out"] = "heads", slimming.narrow(base, heads=heads_kept())
-for what, (family, model) in slim.items():
-    note(what, model, family, share_left(model))
+    best = slimming.best_rows(base, dict.fromkeys(norms, 1.0), 0.75)
+    by_weight = slimming.narrow(base, mlp=best)
+    take("MLP 75%, magnitude", "MLP rows, magnitude", by_weight)
+    take("a key-value head out", "heads", slimming.narrow(base, heads=heads_kept()))
 
 # %% [markdown]
 # Time of one token through what is left, and of one linear in CSR:
 
 # %% tags=["nbval-ignore-output"]
 took, one = {}, torch.ones(1, 1, dtype=torch.long, device=here.device)  # [batch, time]
-timed = {what: slim[what][1] for what in ("3 layers out", "MLP 75%") if base}
-if base:
-    timed["half zeros"] = zeroed["half zeros"]
-for what, small in timed.items():
+for what, small in ({**slim, "half zeros": zeroed["half zeros"]} if base else {}).items():
     took[what] = compare(lambda m=small: m(one), lambda: base(one), budget_s=2)
     rows.append(
         {"kind": "token", "what": what, "left": share_left(small), "time": took[what].value}
@@ -643,7 +645,7 @@ if base:
         why_no_time=none,
     )
     for what in "3 layers out", "MLP 75%":
-        given(what, what, share_left(slim[what][1]), what)
+        given(what, what, share_left(slim[what]), what)
 
 # %% [markdown]
 # ### See
@@ -663,7 +665,7 @@ _ = plots.quality_by_layer(results.shown(LAB, rows)) if rows else None
 
 # %% tags=["nbval-ignore-output"]
 for what in ("3 layers out", "MLP 75%") if base else ():
-    left = share_left(slim[what][1])  # the head is read too, and a call has its own cost
+    left = share_left(slim[what])  # the head is read too, and a call has its own cost
     assert took[what].lies_in(left / 1.3, 1.15) is not False, took
 assert not base or took["half zeros"].lies_in(0.75, 1.35) is not False, took
 for rule in ("half zeros", "2:4") if base else ():
@@ -671,8 +673,8 @@ for rule in ("half zeros", "2:4") if base else ():
 assert not base or without[gone[0]] < without[len(influence) - 1] < without[0] / 3, without
 assert not base or scores["1 layers out"] < scores["3 layers out"], scores
 if base:
-    sizes = [m.num_parameters() for _, m in slim.values() if len(m.model.layers) == 29]
-    assert sizes[0] == base.num_parameters() - a_layer - 2 * shape.hidden, sizes
+    by_hand = base.num_parameters() - a_layer - 2 * shape.hidden  # and its two norms
+    assert n_left["1 layers out"] == by_hand, n_left
 
 # %% [markdown]
 # ## Does a short training bring it back?
