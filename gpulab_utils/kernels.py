@@ -64,6 +64,30 @@ def multiply_int4(x, packed, group: int, scales):
     return _int4()[1](x, packed, group, scales)
 
 
+def has_int8() -> bool:
+    """Whether torch has its product of 16-bit x and int8 weights here.
+
+    >>> has_int8() in (True, False)
+    True
+    """
+    import torch
+
+    # On a card it came with torch 2.9, for CUDA alone, in bf16.
+    here, there = device.here(), hasattr(torch, "_weight_int8pack_mm")
+    return there and (
+        not here.is_gpu or (here.dtype == torch.bfloat16 and not torch.version.hip)
+    )
+
+
+def multiply_int8(x, codes, scales):
+    """x [tokens, in] times int8 codes [out, in] times scales [out], both in x's dtype."""
+    import torch
+
+    if not has_int8():
+        raise KernelMissing(f"torch has no int8 product for {device.here().name}")
+    return torch._weight_int8pack_mm(x, codes, scales)
+
+
 def bitsandbytes():
     """The library, quiet; `KernelMissing` with the way out where it is not installed."""
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it tells of optional parts
