@@ -433,8 +433,8 @@ _ = plots.csr_against_dense(results.shown(LAB, rows)) if rows else None
 # ### Explain
 #
 # Each break-even is where the count says. Below it CSR saves; with half of the weights left, as
-# pruning mostly leaves them, it costs. 2:4 saves at exactly that half, without an index of its own
-# for each weight. And nothing of this is there with a mask: that doubles the file.
+# pruning mostly leaves them, it costs in 16 bit. 2:4 saves at exactly that half: a place is two
+# bits and no column number. And nothing of this is there with a mask: that doubles the file.
 
 # %% tags=["nbval-ignore-output"]
 # 2 % left is a twenty-fifth of the bytes, 90 % nearly twice of them.
