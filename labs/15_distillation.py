@@ -211,7 +211,7 @@ results.record(LAB, rows)
 # %% mystnb={"image": {"alt": "Gain in accuracy by what the teacher gave: far above zero for few labels and a teacher that saw more, around zero or below for four hidden units and for a teacher that saw no more"}} tags=["nbval-ignore-output"]
 _ = plots.gain_by_teaching(results.shown(LAB, rows))
 
-# %% mystnb={"image": {"alt": "Accuracy against hidden units of the student: with a teacher above labels alone, both below the teacher, and the gap to it grows as the student shrinks"}} tags=["nbval-ignore-output"]
+# %% mystnb={"image": {"alt": "Accuracy against hidden units of the student: with a teacher above labels alone but for the narrowest, all below the teacher, and the gap to it grows as the student shrinks"}} tags=["nbval-ignore-output"]
 _ = plots.accuracy_by_width(results.shown(LAB, rows))
 
 # %% [markdown]
@@ -234,8 +234,8 @@ assert no_room < spread, "four hidden units: no gain shown"
 assert same < helped / 2, "the teacher knows no more than the student"
 
 # %% [markdown]
-# And the article's promise, high accuracy (保持较高的准确率)? Between the student alone and the
-# teacher, and the smaller the student the farther from the teacher.
+# And the article's promise, high accuracy (保持较高的准确率)? No worse than the student alone (at
+# the narrowest a tie), no better than the teacher, and the smaller the student the farther off.
 
 # %% tags=["nbval-ignore-output"]
 above, below, gaps = [], [], []
