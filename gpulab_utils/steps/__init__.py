@@ -11,12 +11,13 @@ from gpulab_utils.models import shape_from_config
 from gpulab_utils.steps.asking import asked_for
 from gpulab_utils.steps.ledger import KINDS, Ledger, keep
 from gpulab_utils.steps.shelf import Shelf
+from gpulab_utils.steps.turns import times
 from gpulab_utils.steps.ways import WAYS, Way, cut, optimizers, words
 
 import torch
 
 __all__ = ["KINDS", "WAYS", "Ledger", "Shelf", "Step", "Way", "asked_for", "cut", "keep"]
-__all__ += ["learn", "make", "planned", "words"]
+__all__ += ["learn", "make", "planned", "times", "words"]
 
 
 @dataclass
@@ -76,10 +77,10 @@ class Step:
 
     def _with_states(self, optimizer) -> None:
         """Fetch this optimizer's states, step, put them back."""
-        for states in optimizer.state.values():
+        for p, states in optimizer.state.items():
             for name in ("exp_avg", "exp_avg_sq"):
                 states[name + "_away"] = states[name]
-                states[name] = self.shelf.fetch(states[name])
+                states[name] = self.shelf.fetch(states[name], p)
         optimizer.step()
         for states in optimizer.state.values():
             for name in ("exp_avg", "exp_avg_sq"):
@@ -95,7 +96,8 @@ class Step:
         self()
         tensors = [v for o in self.optimizers for s in o.state.values() for v in s.values()]
         states = [v for v in tensors if isinstance(v, torch.Tensor)]
-        return keep(self, self.model.parameters(), states, [self.ids])
+        here, away = ([], states) if self.way.offload == "states" else (states, [])
+        return keep(self, self.model.parameters(), here, [self.ids], away)
 
 
 def make(way: Way, *, width: int, layers: int, batch: int, time: int) -> Step:

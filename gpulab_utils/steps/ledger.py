@@ -7,16 +7,16 @@ itself is not seen; on a GPU the allocator's own peak has it. A storage that lie
 """
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-
-from gpulab_utils import device
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
+_away: list[None] = []  # not empty while tensors are made that lie elsewhere
 KINDS = ("weights", "optimizer", "gradients", "activations", "scratch")
 
 
@@ -75,12 +75,12 @@ class Ledger:
 
 
 class _Books(TorchDispatchMode):
-    def __init__(self):
+    def __init__(self, on: str):
         super().__init__()
         self.phase, self.ledger = "forward", Ledger()
         self.alive = dict.fromkeys(KINDS, 0)
         self.held: dict[int, list] = {}  # storage -> [weak reference, kind, bytes]
-        self.on = device.here().device.type
+        self.on = on
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -94,14 +94,14 @@ class _Books(TorchDispatchMode):
     def book(self, tensor: torch.Tensor, kind: str, moves: bool = False) -> None:
         """Note a storage under `kind`; one that is known stays, unless it `moves`."""
         storage = tensor.untyped_storage()
-        key, n_bytes = storage._cdata, storage.nbytes()
+        key, n_bytes = storage._cdata, 0 if _away else storage.nbytes()
         known = self.held.get(key)
         if known and moves and known[1] != kind:
             self.alive[known[1]] -= known[2]
             self.alive[kind] += known[2]
             known[1] = kind
             self._note()
-        if known or not n_bytes or storage.device.type != self.on or storage.filename:
+        if known or not storage.nbytes() or storage.device.type != self.on:
             return
         gone = weakref.ref(storage, partial(self._gone, key))
         self.held[key] = [gone, kind, n_bytes]
@@ -118,18 +118,30 @@ class _Books(TorchDispatchMode):
         self.ledger.moments.append(Moment(self.phase, tuple(self.alive.values())))
 
 
+@contextmanager
+def elsewhere() -> Iterator[None]:
+    """Tensors that are made in this block take no memory of where work is done."""
+    _away.append(None)
+    try:
+        yield
+    finally:
+        _away.pop()
+
+
 def keep(
     run: Callable,
     weights: Iterable[torch.nn.Parameter],
     states: Iterable[torch.Tensor] = (),
     inputs: Iterable[torch.Tensor] = (),
+    away: Iterable[torch.Tensor] = (),
 ) -> Ledger:
     """The ledger of `run(enter)`, which calls `enter(phase)` where a phase begins.
 
     `weights` and `states` lie there before; a gradient counts as one from the moment that
-    autograd has summed it up. `inputs` are booked as activations.
+    autograd has summed it up. `inputs` are booked as activations,
+    `away` not at all. There has to be one weight or input.
 
-    >>> weight = torch.nn.Parameter(torch.ones(256, device=device.here().device))
+    >>> weight = torch.nn.Parameter(torch.ones(256))
     >>> def run(enter):
     ...     loss = (weight * 2).sum()  # 1 KiB of product, 4 bytes of sum
     ...     enter("backward")
@@ -137,7 +149,9 @@ def keep(
     >>> keep(run, [weight]).terms()["gradients"] == weight.nbytes
     True
     """
-    books, weights = _Books(), list(weights)
+    weights, inputs = list(weights), list(inputs)
+    (first, *_) = [*weights, *inputs]
+    books = _Books(first.untyped_storage().device.type)
     with torch.no_grad():
         for kind, tensors in (
             ("weights", weights),
@@ -146,6 +160,9 @@ def keep(
         ):
             for tensor in tensors:
                 books.book(tensor, kind)
+        with elsewhere():
+            for tensor in away:
+                books.book(tensor, "scratch")
     marks = [
         p.register_post_accumulate_grad_hook(
             lambda p: books.book(p.grad, "gradients", moves=True)

@@ -5,10 +5,11 @@ is mapped into memory (which the system may write out and forget) on a CPU.
 """
 
 import tempfile
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from gpulab_utils import device
+from gpulab_utils.steps.ledger import elsewhere
 
 import torch
 
@@ -22,20 +23,21 @@ class Shelf:
 
     def put(self, tensor: torch.Tensor) -> torch.Tensor:
         """A copy of `tensor` that takes no memory of the card."""
-        away = self._room(tensor)
+        with elsewhere():
+            away = self._room(tensor)
         away.copy_(tensor)
         self.moved += away.nbytes
         return away
 
-    def fetch(self, away: torch.Tensor) -> torch.Tensor:
-        """A copy that lies where work is done."""
+    def fetch(self, away: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        """A copy that lies where `like` lies."""
         self.moved += away.nbytes
-        return away.to(device.here().device, copy=True)
+        return like.new_empty(away.shape, dtype=away.dtype).copy_(away)
 
     def _room(self, tensor: torch.Tensor) -> torch.Tensor:
         kind = {"dtype": tensor.dtype}
         if device.here().is_gpu:
-            return torch.empty(tensor.shape, pin_memory=True, **kind)
+            return torch.empty(tensor.shape, **kind).pin_memory()
         self.serial += 1
         path = Path(self.folder.name) / str(self.serial)
         flat = torch.from_file(str(path), shared=True, size=tensor.numel(), **kind)
@@ -61,17 +63,18 @@ class Shelf:
         def pack(tensor):
             if not tensor.dim() or tensor.untyped_storage().data_ptr() in own:
                 return tensor
-            return _Away(self.put(tensor))
+            return _Away(self.put(tensor), tensor.new_empty(0))
 
         def unpack(kept):
-            return self.fetch(kept.tensor) if isinstance(kept, _Away) else kept
+            if isinstance(kept, _Away):
+                return self.fetch(kept.tensor, kept.like)
+            return kept
 
         return torch.autograd.graph.saved_tensors_hooks(pack, unpack)
 
 
 class _Away:
-    def __init__(self, tensor: torch.Tensor):
-        self.tensor = tensor
+    """What autograd keeps in place of a tensor; `like` is empty and lies where that lay."""
 
-
-nothing = nullcontext
+    def __init__(self, tensor: torch.Tensor, like: torch.Tensor):
+        self.tensor, self.like = tensor, like
