@@ -58,7 +58,7 @@ def two_of_four(scores):
 def _best(scores, n: int):
     import torch
 
-    best = scores.topk(n, dim=-1).indices
+    best = scores.topk(n, dim=-1, sorted=False).indices
     return torch.zeros_like(scores, dtype=torch.bool).scatter_(-1, best, True)
 
 

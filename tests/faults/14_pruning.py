@@ -88,15 +88,15 @@ FAULTS = [
     ("- a_layer - 2 * shape.hidden", "- a_layer", 'n_left["1 layers out"] == by_hand'),
     # Does a short training bring it back?
     (
-        "for (arm, seed), (before, after) in gaps.items():",
+        "for (arm, seed), (gap, after) in gaps.items():",
         'of["one layer out", 0]["after"] = 1e9\n'
-        "for (arm, seed), (before, after) in gaps.items():",
+        "for (arm, seed), (gap, after) in gaps.items():",
         'row["after"] < row["before"]',
     ),
     (
-        "for (arm, seed), (before, after) in gaps.items():",
+        "for (arm, seed), (gap, after) in gaps.items():",
         'gaps["one layer out", 0][1] *= -1\n'
-        "for (arm, seed), (before, after) in gaps.items():",
+        "for (arm, seed), (gap, after) in gaps.items():",
         'arm == "not pruned" or after > 0',
     ),
     (
