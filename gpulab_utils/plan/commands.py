@@ -4,14 +4,18 @@ import argparse
 import json
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from gpulab_utils.cards import CARDS
 from gpulab_utils.models import MODELS, Shape, shape_from_config
 from gpulab_utils.plan import MODES, Plan, cheapest_change, decode, plan
+from gpulab_utils.plan.options import ALLOWED, OFFLOADS, OPTIMIZERS
 from gpulab_utils.plan.validate import validate
 from gpulab_utils.units import GIB
 
+TRAINING = ("checkpointing", "accumulation", "optimizer", "in_backward", "offload", "amp")
+TRAINING += ("device",)
 SHAPE_FLAGS = ("hidden", "layers", "heads", "kv_heads", "head_dim", "intermediate", "vocab")
 
 
@@ -42,10 +46,23 @@ def _add_plan(subparsers) -> None:
     p.add_argument("--seq", type=int, default=2048, help="tokens of each sequence (2048)")
     p.add_argument("--card", action="append", help="a card's id; again for more")
     p.add_argument("--headless", action="store_true", help="no desktop on the card")
-    p.add_argument("--checkpointing", action="store_true", help="recompute activations")
+    _add_training(p)
     p.add_argument("--eager", action="store_true", help="attention as tensors")
     for flag in SHAPE_FLAGS:
         p.add_argument("--" + flag.replace("_", "-"), type=int, help="of a free shape")
+
+
+def _add_training(p: argparse.ArgumentParser) -> None:
+    """How a step trains; without a flag the planner's own default stands."""
+    add = partial(p.add_argument, default=argparse.SUPPRESS)
+    add("--checkpointing", type=int, nargs="?", const=1, metavar="LAYERS",
+        help="recompute activations, in segments of LAYERS (1)")  # fmt: skip
+    add("--accumulation", type=int, metavar="N", help="micro-batches a step (1)")
+    add("--optimizer", metavar="NAME", help=f"{', '.join(OPTIMIZERS)}, adamw8bit (adamw)")
+    add("--in-backward", action="store_true", help="step each parameter in backward")
+    add("--offload", choices=OFFLOADS, help="what waits in host memory")
+    add("--amp", action="store_true", help="16-bit products of fp32 weights")
+    add("--device", choices=ALLOWED["device"], help="cpu: no block rounding (gpu)")
 
 
 def show_models(args) -> int:
@@ -91,13 +108,11 @@ def shape_from(args) -> Shape:
 def show_plan(args) -> int:
     """The bill term by term, and a verdict per card."""
     shape = shape_from(args)
-    options = {
-        "checkpointing": args.checkpointing,
-        "attention": "eager" if args.eager else "fused",
-    }
+    options = {name: value for name, value in vars(args).items() if name in TRAINING}
+    options["attention"] = "eager" if args.eager else "fused"
     p = plan(shape, args.mode, args.weights, args.batch, args.seq, **options)
     names = args.card or ["rtx-3080-ti", "rtx-4090", "a100-pcie-80gb"]
-    cards = [CARDS[n] for n in names if args.card or n in CARDS]
+    cards = [CARDS[n] for n in names if p.setting.gpu]
     verdicts = [_verdict(p, card, not args.headless) for card in cards]
     if args.json:
         print(json.dumps({**p.as_dict(), "cards": verdicts}, indent=1))
@@ -105,8 +120,12 @@ def show_plan(args) -> int:
     print(f"{shape.name}, {p.mode}, {p.weights}, batch {p.batch}, {p.seq} tokens\n")
     for name, n_bytes in p.terms.items():
         print(f"  {name:14} {n_bytes / GIB:9.3f} GiB")
-    for name, n_bytes in (("allocated", p.allocated), ("with context", p.card)):
+    sums = {"allocated": p.allocated} | ({"with context": p.card} if cards else {})
+    for name, n_bytes in sums.items():
         print(f"  {name:14} {n_bytes / GIB:9.3f} GiB")
+    for way, n_bytes in p.road.items():
+        if n_bytes:
+            print(f"  {way.replace('_', ' '):14} {n_bytes / GIB:9.3f} GiB a step")
     print()
     for v in verdicts:
         print(f"  {v['card']:16} {v['verdict']}")

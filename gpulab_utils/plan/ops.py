@@ -62,7 +62,7 @@ class Ops(Pointwise):
         copy = self.op(
             self.new(p.n, self.autocast), [p], [], lambda g: [self.new(p.n, p.w)]
         )
-        if p.train or not self.grad_mode:
+        if p.train or not self.training:
             p.copy = copy
             self.cached.append(p)
         return copy

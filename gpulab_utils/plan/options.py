@@ -106,6 +106,8 @@ def stepped(
             "in_backward uses each gradient up at once: accumulation must be 1, got "
             f"{accumulation}"
         )
+    if offload == "states" and not s.optimizer.state_bytes:
+        raise ValueError(f"offload='states': {s.optimizer.name!r} keeps no states")
     optimizer, flags = replace(s.optimizer, in_backward=in_backward), s.flags
     if offload in ("activations", "save_on_cpu"):
         flags = flags | {offload, "activation_offload"}

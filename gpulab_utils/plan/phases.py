@@ -46,8 +46,11 @@ def through(run: Run, layers: list, hidden: Tensor, cos, mask) -> Tensor:
 
 
 def checkpointed(run: Run, layers: list, hidden: Tensor, cos, mask) -> Tensor:
-    """torch.utils.checkpoint, non-reentrant: a segment's input is kept, the rest redone."""
-    t = run.tape
+    """torch.utils.checkpoint, non-reentrant: a segment's input is kept, the rest redone.
+
+    Autocast is entered again for that, and its cached weights go when it is left.
+    """
+    t, autocast = run.tape, run.tape.autocast
     t.grad_mode = False
     out = through(run, layers, hidden, cos, mask)
     t.grad_mode = True
@@ -68,7 +71,10 @@ def checkpointed(run: Run, layers: list, hidden: Tensor, cos, mask) -> Tensor:
         x.node = parent
         x = t.op(Tensor(x.n, x.w, x.store), [x], stores, lambda g: [g])
         del stores  # the arguments stay until the layer's first node has run
-        return through(run, layers, x, *rest).node
+        t.autocast = autocast
+        out = through(run, layers, x, *rest)
+        t.end_autocast()
+        return out.node
 
     if out.node is not None:
         out.node.redo = redo

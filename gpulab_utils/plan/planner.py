@@ -55,6 +55,8 @@ class Plan:
 
     def fits(self, card: str | Card, desktop: bool = True) -> bool:
         """Whether `allocated` is at most the card's usable memory."""
+        if not self.setting.gpu:
+            raise ValueError('planned for device="cpu", which is no card: leave it out')
         card = CARDS[card] if isinstance(card, str) else card
         return self.allocated <= card.usable_bytes(desktop)
 
@@ -67,7 +69,7 @@ class Plan:
         return {
             "model": self.shape.name, "mode": self.mode, "weights": self.weights,
             "batch": self.batch, "seq": self.seq, "phase": self.phase, "terms": self.terms,
-            "allocated": self.allocated, "card": self.card,
+            "allocated": self.allocated, "card": self.card, "road": self.road,
         }  # fmt: skip
 
 
