@@ -32,7 +32,8 @@ class Lora(nn.Module):
         result = self.base(x)
         kind, packed = result.dtype, isinstance(self.base, Packed)
         result = result.clone() if packed else result
-        delta = self.b(self.a(self.dropout(x.to(self.a.weight.dtype)))) * 2.0
+        x = x.to(self.a.weight.dtype)  # alive to the end, as in PEFT
+        delta = self.b(self.a(self.dropout(x))) * 2.0
         return result + delta.to(kind) if packed else (result + delta).to(kind)
 
 

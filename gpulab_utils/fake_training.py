@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-OPTIMIZERS = ("adamw", "adamw fused", "adamw8bit", "momentum", "sgd")
+OPTIMIZERS = ("adamw", "adamw_fused", "adamw8bit", "momentum", "sgd")
 MODES = ("full_train", "lora", "qlora")
 
 
@@ -81,7 +81,7 @@ def optimizer_of(name: str, parameters):
     if name == "adamw8bit":
         return Adam8bit(parameters)
     if name.startswith("adamw"):
-        fused = name.endswith("fused")
+        fused = name.endswith("_fused")
         return torch.optim.AdamW(parameters, foreach=not fused, fused=fused)
     return torch.optim.SGD(parameters, momentum=0.9 * (name == "momentum"), foreach=True)
 
@@ -106,7 +106,7 @@ def run(
     adapters, and with `amp`, products run in bf16 by autocast. Raises `ValueError` for an
     unknown mode, format or optimizer, or a model that is no Llama.
 
-    >>> bill = run("llama-2-13b", layers=2, optimizer="adamw fused", seq=16)
+    >>> bill = run("llama-2-13b", layers=2, optimizer="adamw_fused", seq=16)
     >>> told = bill["optimizer"].by_category
     >>> [told[kind] / told["weights"] for kind in ("gradients", "optimizer")]
     [1.0, 2.0]
@@ -165,7 +165,7 @@ class Line:
 def line(model: str | Shape, depths: tuple[int, int] = (2, 4), **options) -> Line:
     """The line through two shallow runs; `options` are those of `run`.
 
-    >>> through = line("llama-2-13b", optimizer="adamw fused", seq=16)
+    >>> through = line("llama-2-13b", optimizer="adamw_fused", seq=16)
     >>> told = through.at(40)["optimizer"].by_category
     >>> told["weights"] == 2 * MODELS["llama-2-13b"].params
     True

@@ -148,6 +148,7 @@ def peaks(model, optimizer, ids, lower: AbstractContextManager = PLAIN) -> dict[
     """
     if not optimizer.state:
         step(model, optimizer, ids, lower)
+    ids = ids.clone()  # a window may be a view of a whole text
     ledger = Ledger()
     ledger.name("weights", weights(model))
     ledger.name("optimizer", states(optimizer))
