@@ -54,7 +54,7 @@ def sent(kind: str, n_bytes: float, ranks: int) -> float:
 def by_gloo(calls: Sequence[Call], ranks: int) -> float:
     """Bytes that all ranks together send where gloo is asked: it scatters by summing.
 
-    Source: pytorch 2.13, ProcessGroupGloo.cpp: a reduce-scatter is an all-reduce of which
+    Source: pytorch, ProcessGroupGloo.cpp: a reduce-scatter is an all-reduce of which
     each keeps its part; the loopback's counter says the same.
 
     >>> by_gloo([Call("reduce_scatter", 1000)], 2)
