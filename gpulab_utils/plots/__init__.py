@@ -85,6 +85,7 @@ _HOME = {
     "bytes_of_teaching": "distillation",
     "kept_by_bytes": "distillation",
     "stack_by_bytes": "distillation",
+    "bytes_against_time": "advice",
 }
 
 
