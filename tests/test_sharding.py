@@ -330,7 +330,7 @@ STEPS = 60
 @posix
 def test_a_killed_rank_costs_no_batch():
     kill = kills.Kill(rank=1, step=12)
-    ended = kills.train(ELASTIC, [kill], limit_s=120)
+    ended = kills.train(ELASTIC, [kill], limit_s=240)
     assert ended.lives == 2
     assert set(ended.seen) == {1}
     assert sorted(ended.used) == list(range(960))
@@ -356,7 +356,7 @@ def test_a_rank_that_is_gone_cannot_be_killed(tmp_path):
 
 @pytest.fixture(scope="module")
 def undisturbed():
-    return kills.train(ELASTIC)
+    return kills.train(ELASTIC, limit_s=240)
 
 
 @posix
@@ -364,7 +364,7 @@ def undisturbed():
 @pytest.mark.parametrize("seed", range(20))
 def test_after_a_random_kill_the_same_training_ends(seed, undisturbed):
     kill = kills.draw(seed, steps=STEPS, ranks=2, pause_s=ELASTIC["pause_s"])
-    ended = kills.train(ELASTIC, [kill], limit_s=120)
+    ended = kills.train(ELASTIC, [kill], limit_s=240)
     assert ended.lives == 2, kill
     assert ended.loss == undisturbed.loss, kill
     assert set(ended.seen) == {1}, kill
