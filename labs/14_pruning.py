@@ -675,6 +675,7 @@ assert not base or scores["1 layers out"] < scores["3 layers out"], scores
 if base:
     by_hand = base.num_parameters() - a_layer - 2 * shape.hidden  # and its two norms
     assert n_left["1 layers out"] == by_hand, n_left
+zeroed = slim = small = None  # room for what follows
 
 # %% [markdown]
 # ## Does a short training bring it back?

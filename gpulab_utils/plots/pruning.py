@@ -70,8 +70,10 @@ def quality_against_size(runs: list):
                 key=lambda r: (r["left"], r["perplexity"]),
             )
             x, y = [r["left"] for r in mine], [r["perplexity"] for r in mine]
-            ax.plot(x, y, label=family, **next(looks, LINES[-1]))
-    ax.set_ylim(top=3e4)
+            look = next(looks, LINES[-1])
+            joined = look if len(set(x)) > 1 else look | {"linestyle": ""}
+            ax.plot(x, y, label=family, **joined)
+    ax.set_ylim(top=4e6)  # beyond it there is no model left to speak of
     _plain(ax.yaxis)
     legend(ax)
     return fig
