@@ -3,7 +3,7 @@
 import re
 from statistics import quantiles
 
-from gpulab_utils.plots import accuracy
+from gpulab_utils.plots import accuracy, answered
 from gpulab_utils.tables import read
 
 import pytest
@@ -20,7 +20,30 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def found():
-    return accuracy.points(ROWS, accuracy.answers(ROWS))
+    return accuracy.points(ROWS, answered.answers(ROWS))
+
+
+def test_answers_are_kept_until_planner_or_row_changes(monkeypatch, tmp_path):
+    monkeypatch.setenv("GPULAB_CACHE", str(tmp_path))
+    asked, rows = [], ROWS[:3]
+    real = answered.answer
+    monkeypatch.setattr(answered, "answer", lambda row: (asked.append(row), real(row))[1])
+    fresh = [real(row) for row in rows]
+    assert answered.answers(rows) == answered.answers(rows) == fresh
+    assert asked == rows
+    other = rows[0] | {"seq": rows[0]["seq"] + 64}
+    assert answered.answers([other]) == [real(other)]
+    assert asked[3:] == [other]
+    monkeypatch.setattr(answered, "_planner", lambda: "changed")
+    assert answered.answers(rows) == fresh
+    assert asked[4:] == rows
+    assert [p.name for p in tmp_path.iterdir()] == ["planner-changed.json"]
+
+
+def test_what_the_planner_may_read_is_what_its_answers_are_kept_by():
+    from test_setup import ORDER
+
+    assert list(answered.READ) == ORDER[: ORDER.index("plan")]
 
 
 def point(predicted, measured=100, **row):

@@ -1,15 +1,11 @@
 """How right is the planner? Its answers beside what others measured, point by point."""
 
-import os
 import re
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from statistics import median, quantiles
 
 from gpulab_utils.plan.bill import weight_bytes
 from gpulab_utils.plan.frameworks import setting_of
-from gpulab_utils.plan.validate import answer
 from gpulab_utils.plots.base import LINES, MUTED, figure
 from gpulab_utils.units import GIB
 
@@ -53,18 +49,6 @@ class Point:
     @property
     def group(self) -> tuple[str, str]:
         return self.row["mode"], self.row["measured_level"]
-
-
-def answers(rows: list[dict]) -> list[dict]:
-    """What the planner says to each row; many simulated pools, a second each, on all cores.
-
-    >>> answers([{"id": "x", "mode": "inference"}])[0]["id"]
-    'x'
-    """
-    if sum(row.get("measured_level") in ("reserved", "card") for row in rows) < 9:
-        return [answer(row) for row in rows]
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
-        return list(pool.map(answer, rows, chunksize=2))
 
 
 def points(rows: list[dict], said: list[dict]) -> list[Point]:

@@ -3,6 +3,7 @@
 from gpulab_book.calculator_choices import MODES
 from gpulab_utils.plan.frameworks import setting_of
 from gpulab_utils.plan.validate import answer
+from gpulab_utils.plots.answered import answers
 from gpulab_utils.tables import read
 
 LEVELS = {
@@ -16,15 +17,17 @@ def memory_rows() -> list[dict]:
     """Published peaks that the planner answers, each beside its answer at the row's
     level.
     """
-    made = []
-    for row in read("published/memory.jsonl"):
-        known = row["scored"] and row["kind"] == "measured" and row["seq"] and row["batch"]
-        if not known or row["mode"] not in MODES:
-            continue
-        said = answer(row)
-        if "skipped" not in said:
-            made.append(_memory_row(row, said[LEVELS[row["measured_level"]]]))
-    return made
+    rows = [
+        row
+        for row in read("published/memory.jsonl")
+        if row["scored"] and row["kind"] == "measured" and row["seq"] and row["batch"]
+        if row["mode"] in MODES
+    ]
+    return [
+        _memory_row(row, said[LEVELS[row["measured_level"]]])
+        for row, said in zip(rows, answers(rows), strict=True)
+        if "skipped" not in said
+    ]
 
 
 def _memory_row(row: dict, predicted_gib: float) -> dict:
