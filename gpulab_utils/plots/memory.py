@@ -48,22 +48,29 @@ def plans_met(runs: list):
 
 
 def memory_time_plane(runs: list):
-    """Bytes and time of each technique against its base, rows of kind "plane"."""
+    """Bytes and time of each technique against its base, rows of kind "plane".
+
+    Points are numbered, since some lie close; the legend has the numbers.
+    """
     fig, ax = figure(
         "bytes, times those of the base", "time, times the base", width=8, height=5
     )
+    numbers: dict[str, int] = {}
     for (label, rows), look in zip(of_kind(runs, "plane"), LINES, strict=False):
         x, y = [r["bytes_ratio"] for r in rows], [r["time_ratio"] for r in rows]
-        ax.plot(x, y, label=label, **look | {"linestyle": ""})
-        for i, r in enumerate(sorted(rows, key=lambda r: r["time_ratio"])):
-            place = (-6, "right") if i % 2 else (6, "left")
+        plain = look | {"linestyle": "", "marker": "o", "markersize": 13}
+        ax.plot(x, y, label=label, **plain)
+        for r in rows:
+            number = numbers.setdefault(r["way"], len(numbers) + 1)
             ax.annotate(
-                r["way"], (r["bytes_ratio"], r["time_ratio"]), fontsize=9, va="center",
-                xytext=(place[0], 0), textcoords="offset points", ha=place[1],
+                number, (r["bytes_ratio"], r["time_ratio"]), color="white", fontsize=8,
+                ha="center", va="center_baseline",
             )  # fmt: skip
+    for way, number in numbers.items():
+        ax.plot([], [], linestyle="", label=f"{number}  {way}")
     ax.axvline(1, color=MUTED, linewidth=1)
     ax.axhline(1, color=MUTED, linewidth=1)
-    ax.margins(x=0.25, y=0.12)
+    ax.margins(x=0.15, y=0.12)
     legend(ax)
     return fig
 

@@ -108,6 +108,11 @@ class _Books(TorchDispatchMode):
         self.alive[kind] += n_bytes
         self._note()
 
+    def begin(self) -> None:
+        """What lay there before was there all at once."""
+        self.ledger.moments.clear()
+        self._note()
+
     def _gone(self, key: int, _) -> None:
         if key in self.held:
             _, kind, n_bytes = self.held.pop(key)
@@ -163,6 +168,7 @@ def keep(
         with elsewhere():
             for tensor in away:
                 books.book(tensor, "scratch")
+    books.begin()
     marks = [
         p.register_post_accumulate_grad_hook(
             lambda p: books.book(p.grad, "gradients", moves=True)
