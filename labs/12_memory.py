@@ -13,7 +13,7 @@
 # | --- | --- |
 # | You will | **predict** the peak of a training step in ten ways; **decide** from an error's text what ran out |
 # | Before | 01_model_size |
-# | Minutes | 50 to read, 1 to run |
+# | Minutes | 50 to read, 2 to run |
 # | CPU | 2 GiB RAM, no disk |
 # | GPU | 8 GiB VRAM |
 # | Theory | [Where do the bytes go?](../book/12_memory.md) |
@@ -262,7 +262,7 @@ claims.check(
 )
 
 # %% [markdown]
-# Does saving memory make training faster? Checkpoints compute the forward pass twice, fused attention
+# Is a step that holds less also a quicker one? Checkpoints compute the forward pass twice, fused attention
 # saves both, masks save neither. So the word "efficiency" needs two numbers.
 
 # %% tags=["nbval-ignore-output"]
@@ -296,8 +296,8 @@ for asked in 1, 600, MIB, MIB + 1, 9 * MIB, 10 * MIB, 11 * MIB, 43 * MIB:
 
 # %% [markdown]
 # A server holds Llama-2-13B in NF4 on a 12 GB card. In what is left each request gets its KV cache when
-# it comes, as long as it will become; others end meanwhile. The server never holds more than 95 % of
-# what is left.
+# it comes, as long as it will become; others end meanwhile. The server never holds more than $0.95$
+# of what is left.
 
 # %%
 shape, card = MODELS["llama-2-13b"], CARDS["rtx-3080-ti"]
