@@ -5,7 +5,7 @@ model, its backward and the optimizer, and only the bytes are real. Adapters, NF
 Adam are those of `fake_layers`. Everything stands on fake `cpu` tensors.
 """
 
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from gpulab_utils import ledger
@@ -106,9 +106,9 @@ def run(
     adapters, and with `amp`, products run in bf16 by autocast. Raises `ValueError` for an
     unknown mode, format or optimizer, or a model that is no Llama.
 
-    >>> bill = run("llama-2-13b", layers=2, optimizer="adamw_fused", seq=16)
+    >>> bill = run("llama-2-13b", layers=1, optimizer="adamw_fused", seq=8)
     >>> told = bill["optimizer"].by_category
-    >>> [told[kind] / told["weights"] for kind in ("gradients", "optimizer")]
+    >>> [round(told[k] / told["weights"], 3) for k in ("gradients", "optimizer")]
     [1.0, 2.0]
     """
     shape = MODELS[model] if isinstance(model, str) else model
@@ -123,9 +123,8 @@ def run(
             adapt(made, rank, dropout, packed=mode == "qlora")
         trained = [p for p in made.parameters() if p.requires_grad]
         ids = torch.zeros(batch, seq, dtype=torch.long)
-        lower = nullcontext()
-        if amp or mode != "full_train":
-            lower = torch.autocast("cpu", torch.bfloat16)
+        mixed = amp or mode != "full_train"
+        lower = torch.autocast("cpu", torch.bfloat16, enabled=mixed)
         return ledger.peaks(made, optimizer_of(optimizer, trained), ids, lower)
 
 
@@ -165,10 +164,10 @@ class Line:
 def line(model: str | Shape, depths: tuple[int, int] = (2, 4), **options) -> Line:
     """The line through two shallow runs; `options` are those of `run`.
 
-    >>> through = line("llama-2-13b", optimizer="adamw_fused", seq=16)
+    >>> through = line("llama-2-13b", (1, 2), optimizer="sgd", seq=8)
     >>> told = through.at(40)["optimizer"].by_category
-    >>> told["weights"] == 2 * MODELS["llama-2-13b"].params
-    True
+    >>> told["weights"] - 2 * MODELS["llama-2-13b"].params  # the table of rotary angles
+    512
     """
     few, many = ((n, run(model, layers=n, **options)) for n in depths)
     return Line(few, many)
