@@ -143,8 +143,8 @@ def keep(
     """The ledger of `run(enter)`, which calls `enter(phase)` where a phase begins.
 
     `weights` and `states` lie there before; a gradient counts as one from the moment that
-    autograd has summed it up. `inputs` are booked as activations,
-    `away` not at all. There has to be one weight or input.
+    autograd has summed it up. `inputs` are booked as activations, `away` not at all. There
+    has to be one weight or input.
 
     >>> weight = torch.nn.Parameter(torch.ones(256))
     >>> def run(enter):
@@ -154,28 +154,12 @@ def keep(
     >>> keep(run, [weight]).terms()["gradients"] == weight.nbytes
     True
     """
-    weights, inputs = list(weights), list(inputs)
-    (first, *_) = [*weights, *inputs]
-    books = _Books(first.untyped_storage().device.type)
-    with torch.no_grad():
-        for kind, tensors in (
-            ("weights", weights),
-            ("optimizer", states),
-            ("activations", inputs),
-        ):
-            for tensor in tensors:
-                books.book(tensor, kind)
-        with elsewhere():
-            for tensor in away:
-                books.book(tensor, "scratch")
-    books.begin()
-    marks = [
-        p.register_post_accumulate_grad_hook(
-            lambda p: books.book(p.grad, "gradients", moves=True)
-        )
-        for p in weights
-        if p.requires_grad
-    ]
+    weights = list(weights)
+    before = {"weights": weights, "optimizer": states, "activations": inputs}
+    books = _opened({kind: list(tensors) for kind, tensors in before.items()}, away)
+    note = lambda p: books.book(p.grad, "gradients", moves=True)  # noqa: E731
+    trained = (p for p in weights if p.requires_grad)
+    marks = [p.register_post_accumulate_grad_hook(note) for p in trained]
     try:
         with books:
             run(partial(setattr, books, "phase"))
@@ -184,3 +168,18 @@ def keep(
             mark.remove()
     books.held.clear()
     return books.ledger
+
+
+def _opened(before: dict[str, list], away: Iterable[torch.Tensor]) -> _Books:
+    """Books that begin with what lies there before, by kind."""
+    first = next(tensor for tensors in before.values() for tensor in tensors)
+    books = _Books(first.untyped_storage().device.type)
+    with torch.no_grad():
+        for kind, tensors in before.items():
+            for tensor in tensors:
+                books.book(tensor, kind)
+        with elsewhere():
+            for tensor in away:
+                books.book(tensor, "scratch")
+    books.begin()
+    return books
