@@ -140,10 +140,32 @@ def gives(r: dict) -> tuple:
     return r["bytes_ratio"], r["time_ratio"] or math.inf
 
 
+PARTS = {"weights": "weights", "KV": "kv_cache", "reserved": "kv_cache"}
+PARTS |= {"attention": "activations"}
+
+
+def saved(r: dict, terms: dict[str, int]) -> float:
+    """Bytes that a row's technique saves of a run whose bill is `terms` (bytes by term).
+
+    What `of` names is one term of the bill, or the whole; `ValueError` where it is neither.
+
+    >>> bill = {"weights": 80, "kv_cache": 20}
+    >>> saved({"of": "KV cache a user", "bytes_ratio": 0.75}, bill)
+    5.0
+    """
+    for words, term in PARTS.items():
+        if r["of"].startswith(words):
+            return (1 - r["bytes_ratio"]) * terms[term]
+    if "whole" not in r["of"]:
+        known = ", ".join(PARTS)
+        raise ValueError(f"of must begin with {known}, or name a whole, got {r['of']!r}")
+    return (1 - r["bytes_ratio"]) * sum(terms.values())
+
+
 def worth(rows: list[dict], use: str, most_lost: float = 0.05) -> list[dict]:
     """Rows of a use that save a twentieth of bytes or time and lose at most `most_lost`.
 
-    The least effort first, of equals what gives more.
+    The least effort first, of equals what leaves fewer bytes.
 
     >>> cheap = row("a", use="training", base="b", bytes_ratio=0.5, of="a step",
     ...             time_ratio=1, quality="equal", effort="a setting")

@@ -38,7 +38,8 @@ def bytes_against_time(runs: list, use: str):
     for number, r in enumerate(sorted(rows, key=gives), 1):
         at = r["bytes_ratio"], r["time_ratio"] or rim
         ax.plot(*at, markersize=8, **look(r))
-        ax.annotate(str(number), at, xytext=(6, 4), textcoords="offset points", fontsize=9)
+        place = (6, 4) if number % 2 else (-8, -12)
+        ax.annotate(str(number), at, xytext=place, textcoords="offset points", fontsize=9)
         names.append(f"{number}  {r['technique']}{'' if r['time_ratio'] else ' (no time)'}")
     ax.set_title(f"{use}, {label}", fontsize=11)
     ax.margins(0.12)
