@@ -14,24 +14,35 @@ _DRAWN = ("memory", "first touch", "file, mapped", "pipe", "shared memory", "dis
 
 
 def time_against_copy(runs: list):
-    """Microseconds of one copy against its bytes, rows of kind "road", and the lines."""
-    fig, ax = figure("bytes in one copy", "time (µs)", log="xy", width=9.5, height=4.8)
+    """Microseconds of one copy against its bytes, rows of kind "road", and the lines.
+
+    One device is named once, in a legend below: beside the data it would make them small
+    on a phone.
+    """
+    devices = of_kind(runs, "road")
+    one = len(devices) == 1
+    size = {"height": 5.4} if one else {"width": 9.5, "height": 4.8}
+    fig, ax = figure("bytes in one copy", "time (µs)", log="xy", **size)
     looks = cycle(LINES)
-    for label, rows in of_kind(runs, "road"):
+    for label, rows in devices:
         links = any("host" in r["road"] for r in rows)  # a GPU's five are all drawn
         names = dict.fromkeys(r["road"] for r in rows if links or r["road"] in _DRAWN)
         for road in names:
             told, look = [r for r in rows if r["road"] == road], next(looks)
             x, took = [r["bytes"] for r in told], [r["took_s"] for r in told]
-            plain = look | {"linestyle": ""}
-            ax.plot(x, [1e6 * t for t in took], label=f"{road}, {label}", **plain)
+            named = look | {"linestyle": "", "label": road if one else f"{road}, {label}"}
+            ax.plot(x, [1e6 * t for t in took], **named)
             line = _line(x, took)
             if line:
                 every = [min(x) * 2 ** (i / 4) for i in range(4 * 20)]
                 every = [n for n in every if n <= max(x)]
                 fitted = [1e6 * line.seconds(n) for n in every]
                 ax.plot(every, fitted, color=look["color"], linewidth=1)
-    legend(ax)
+    if one:
+        below = {"loc": "outside lower center", "ncols": 3, "frameon": False}
+        fig.legend(title=devices[0][0], **below)
+    else:
+        legend(ax)
     return fig
 
 
