@@ -488,9 +488,8 @@ my_guess = None  # (layer, magnitude, activation-aware)
 
 # %% tags=["nbval-ignore-output"]
 here = device.here()
-quick = (
-    here.dtype if numerics.unit().name else torch.float32
-)  # 16 bit where it is no slower
+fast = numerics.unit().name and here.dtype == torch.bfloat16  # fp16 could overflow
+quick = torch.bfloat16 if fast else torch.float32
 try:
     base, tokenizer = load.language_model(quick)
 except (load.MissingInput, ImportError) as missing:
