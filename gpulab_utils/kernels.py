@@ -72,11 +72,8 @@ def has_int8() -> bool:
     """
     import torch
 
-    # On a card it came with torch 2.9, for CUDA alone, in bf16.
-    here, there = device.here(), hasattr(torch, "_weight_int8pack_mm")
-    return there and (
-        not here.is_gpu or (here.dtype == torch.bfloat16 and not torch.version.hip)
-    )
+    on_card = device.here().is_gpu  # of cards it knows CUDA's, and computes in fp32
+    return hasattr(torch, "_weight_int8pack_mm") and not (on_card and torch.version.hip)
 
 
 def multiply_int8(x, codes, scales):
