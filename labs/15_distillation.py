@@ -13,7 +13,7 @@
 # | --- | --- |
 # | You will | **measure** what a teacher's outputs add, with an interval; **count** what the teacher costs |
 # | Before | 13_quantization, 14_pruning |
-# | Minutes | 45 to read, 4 to run |
+# | Minutes | 45 to read, 5 to run |
 # | CPU | 6 GiB RAM, 0.6 GB disk |
 # | GPU | 8 GiB VRAM |
 # | Theory | [Can a small model learn what the large one knows?](../book/15_distillation.md) |
@@ -288,7 +288,7 @@ except (load.MissingInput, ImportError) as missing:
     model = tokenizer = None
 real = model is not None
 n_train = pick(cpu=12 if RECORDED else 6, gpu=64, tiny=8)
-n_test = pick(cpu=6 if RECORDED else 3, gpu=16, tiny=4)
+n_test = pick(cpu=4 if RECORDED else 3, gpu=16, tiny=4)
 time_tokens = pick(cpu=96, gpu=256, tiny=32)
 lm = distilling.subject(model, tokenizer, train=n_train, test=n_test, time=time_tokens)
 teacher = lm.teacher.to(here.device)
@@ -596,7 +596,7 @@ del written, untrained
 def over_loaded(some, name):
     """Time of a token's pass over that of the model as loaded."""
     mine = distilling.token_pass(some, name, here.dtype)
-    return compare(mine, distilling.token_pass(teacher, "fp32", here.dtype), budget_s=1.5)
+    return compare(mine, distilling.token_pass(teacher, "fp32", here.dtype), budget_s=1.0)
 
 
 four = "nf4" if here.is_gpu else "int4"  # torch's int4 on CUDA wants rows of 128
