@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from gpulab_utils.standin.stubs import STUBS
 
 import coverage
 from gpu_syntax import gpu_lines
+from side_by_side import workers
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "gpulab_utils"
@@ -54,36 +56,40 @@ def sources() -> list[Path]:
 def measure(labs: list[Path]) -> list[Branches]:
     """Run the labs and the package on the stand-in, and see which lines were executed."""
     with tempfile.TemporaryDirectory() as folder:
-        stubs, data = Path(folder, "stubs"), Path(folder, "data")
-        stubs.touch()
         examples = ["-m", "pytest", "-q", "tests/test_doctests.py"]
         runs = [(examples, card) for card in CARDS]
         runs += [(["-m", "gpulab_utils", "doctor"], CARDS[0])]
         runs += [(["tests/gpu_refusals.py"], CARDS[0])]
         runs += [([str(lab)], CARDS[0]) for lab in labs]
-        for command, card in runs:
-            _run(command, {"GPULAB_STANDIN": card, "GPULAB_STUBS": str(stubs)}, data)
+        with ThreadPoolExecutor(workers()) as pool:
+            stubs = list(
+                pool.map(lambda i: _run(*runs[i], Path(folder), i), range(len(runs)))
+            )
         seen = coverage.CoverageData(no_disk=True)
         for part in Path(folder).glob("data.*"):
             other = coverage.CoverageData(str(part))
             other.read()
             seen.update(other)
-        called = [json.loads(line) for line in stubs.read_text().splitlines()]
+        lines = "".join(path.read_text() for path in stubs if path.exists()).splitlines()
+    called = list(map(json.loads, lines))
     return [_branches(path, seen, called) for path in sources()]
 
 
-def _run(command: list[str], settings: dict[str, str], data: Path) -> None:
-    told = ["-m", "coverage", "run", "-p", f"--data-file={data}"]
+def _run(command: list[str], card: str, folder: Path, i: int) -> Path:
+    """Run number `i` under coverage; the file with the stubs that it called, if any."""
+    told = ["-m", "coverage", "run", "-p", f"--data-file={folder / 'data'}"]
+    stubs = folder / f"stubs{i}"
     run = subprocess.run(
         [sys.executable, *told, "--source=gpulab_utils,labs", *command],
-        env=os.environ | QUIET | settings,
+        env=os.environ | QUIET | {"GPULAB_STANDIN": card, "GPULAB_STUBS": str(stubs)},
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=900,
     )
     if run.returncode:
         raise RuntimeError(f"{' '.join(command)}: {(run.stdout + run.stderr)[-3000:]}")
+    return stubs
 
 
 def _branches(path: Path, seen: coverage.CoverageData, called: list) -> Branches:

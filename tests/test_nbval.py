@@ -7,6 +7,7 @@ import sys
 import nbformat
 import pytest
 from lab_files import LABS, ROOT, ignored
+from side_by_side import chosen, started
 
 PYTEST = [sys.executable, "-m", "pytest", "--nbval"]
 
@@ -39,10 +40,21 @@ def test_a_flipped_output_fails(tmp_path):
     assert "1 failed" in done.stdout, done.stdout[-2000:]
 
 
-@pytest.mark.parametrize("lab", LABS, ids=lambda lab: lab.stem)
-def test_a_lab_runs_as_a_plain_script(lab):
+def script(lab) -> subprocess.CompletedProcess:
     env = os.environ | {"GPULAB_TINY": "1", "MPLBACKEND": "agg", "CI": "true"}
     command = [sys.executable, lab.name]
-    done = subprocess.run(command, cwd=lab.parent, env=env, capture_output=True, text=True)
+    return subprocess.run(command, cwd=lab.parent, env=env, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def scripts(request):
+    labs = chosen(request, "test_a_lab_runs_as_a_plain_script", "lab")
+    with started(script, labs) as runs:
+        yield runs
+
+
+@pytest.mark.parametrize("lab", LABS, ids=lambda lab: lab.stem)
+def test_a_lab_runs_as_a_plain_script(lab, scripts):
+    done = scripts[lab].result()
     assert done.returncode == 0, done.stderr[-2000:]
     assert not done.stderr, "a lab writes nothing to stderr: nbval would compare it"

