@@ -56,11 +56,6 @@ def setting(
     fmt = format_of(weights or ("nf4" if mode == "qlora" else "bf16"))
     if mode == "qlora" and not fmt.packed:
         raise ValueError(f"qlora needs packed weights such as nf4, got {fmt.name!r}")
-    if not 0 <= checkpointing <= shape.layers:
-        raise ValueError(
-            f"checkpointing must be True, or at most the model's {shape.layers} layers in "
-            f"a segment, got {checkpointing}"
-        )
     width = 4 if fmt.name == "fp32" else 2
     unpacks = mode != "full_train" and fmt.name[:3] in ("nf4", "fp4")
     adapter = None
@@ -69,11 +64,21 @@ def setting(
     made = Setting(
         shape, mode, fmt, batch, seq, width=width, loss=loss, host_layers=host_layers,
         rows="all" if mode != "inference" else logits, fused=attention == "fused",
-        checkpoint=int(checkpointing), autocast=2 if amp or adapter else 0, adapter=adapter,
-        optimizer=states(optimizer, 4 if adapter else width), packed=int(unpacks),
-        gpu=device == "gpu",
+        checkpoint=segment(shape, checkpointing), autocast=2 if amp or adapter else 0,
+        adapter=adapter, optimizer=states(optimizer, 4 if adapter else width),
+        packed=int(unpacks), gpu=device == "gpu",
     )  # fmt: skip
     return stepped(made, **stepping)
+
+
+def segment(shape: Shape, checkpointing: bool | int) -> int:
+    """Layers a segment, 0 where nothing is recomputed."""
+    if not 0 <= checkpointing <= shape.layers:
+        raise ValueError(
+            f"checkpointing must be True, or at most the model's {shape.layers} layers in "
+            f"a segment, got {checkpointing}"
+        )
+    return int(checkpointing)
 
 
 def one_of(name: str, value) -> None:
