@@ -9,6 +9,9 @@ import math
 from gpulab_utils import results
 
 USES = ("inference", "training")
+#: A word of `of`, and the term of the planner's bill that it means.
+PARTS = {"KV": "kv_cache", "attention": "activations", "weights": "weights"}
+PARTS |= {"linears": "weights"}
 EFFORTS = ("a setting", "a few lines", "a training run", "a program of its own")
 
 
@@ -29,12 +32,11 @@ def row(
     bytes_ratio: with / without, of the bytes that `of` names ("weights", "a whole step");
     time_ratio: with / without, or None and `why_no_time`; quality: ("perplexity", before,
     after), or words where nothing can change ("equal to the bit"); effort: one of
-    `EFFORTS`. Raises `ValueError` for a use or an effort that is none of these, a ratio
-    that is not positive, or a time that is missing without a reason.
+    `EFFORTS`. Raises `ValueError` for another use or effort, a ratio that is not positive,
+    an `of` that no bill has (`part`), a time that is missing without a reason.
 
     >>> made = row("gradient checkpointing", use="training", base="plain", bytes_ratio=0.4,
-    ...            of="a whole step", time_ratio=1.3, quality="equal to the bit",
-    ...            effort="a setting")
+    ...            of="a whole step", time_ratio=1.3, quality="equal", effort="a setting")
     >>> made["kind"], made["bytes_ratio"]
     ('technique', 0.4)
     """
@@ -44,6 +46,7 @@ def row(
     for ratio in (bytes_ratio, 1 if time_ratio is None else time_ratio):
         if not ratio > 0:
             raise ValueError(f"a ratio must be positive, got {ratio}")
+    part(of)
     if time_ratio is None and not why_no_time:
         raise ValueError(f"{technique}: no time, and no reason why")
     return {
@@ -140,26 +143,31 @@ def gives(r: dict) -> tuple:
     return r["bytes_ratio"], r["time_ratio"] or math.inf
 
 
-PARTS = {"weights": "weights", "KV": "kv_cache", "reserved": "kv_cache"}
-PARTS |= {"attention": "activations"}
+def part(of: str) -> str | None:
+    """The term of a bill that `of` names, None for the whole; `ValueError` for neither.
+
+    >>> part("weights of the linears"), part("a whole step")
+    ('weights', None)
+    """
+    if "whole" in of:
+        return None
+    for word, term in PARTS.items():
+        if word in of:
+            return term
+    raise ValueError(f"of must name a whole, or one of {', '.join(PARTS)}, got {of!r}")
 
 
 def saved(r: dict, terms: dict[str, int]) -> float:
     """Bytes that a row's technique saves of a run whose bill is `terms` (bytes by term).
 
-    What `of` names is one term of the bill, or the whole; `ValueError` where it is neither.
+    What `of` names is one term of the bill, or the whole.
 
     >>> bill = {"weights": 80, "kv_cache": 20}
     >>> saved({"of": "KV cache a user", "bytes_ratio": 0.75}, bill)
     5.0
     """
-    for words, term in PARTS.items():
-        if r["of"].startswith(words):
-            return (1 - r["bytes_ratio"]) * terms[term]
-    if "whole" not in r["of"]:
-        known = ", ".join(PARTS)
-        raise ValueError(f"of must begin with {known}, or name a whole, got {r['of']!r}")
-    return (1 - r["bytes_ratio"]) * sum(terms.values())
+    term = part(r["of"])
+    return (1 - r["bytes_ratio"]) * (terms[term] if term else sum(terms.values()))
 
 
 def worth(rows: list[dict], use: str, most_lost: float = 0.05) -> list[dict]:
@@ -167,7 +175,7 @@ def worth(rows: list[dict], use: str, most_lost: float = 0.05) -> list[dict]:
 
     The least effort first, of equals what leaves fewer bytes.
 
-    >>> cheap = row("a", use="training", base="b", bytes_ratio=0.5, of="a step",
+    >>> cheap = row("a", use="training", base="b", bytes_ratio=0.5, of="a whole",
     ...             time_ratio=1, quality="equal", effort="a setting")
     >>> dear = cheap | {"technique": "c", "effort": "a training run", "bytes_ratio": 0.1}
     >>> [r["technique"] for r in worth([dear, cheap], "training")]

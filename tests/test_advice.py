@@ -79,7 +79,7 @@ def test_the_cheapest_comes_first_and_what_loses_is_left_out():
 
 def test_a_part_that_no_bill_has_is_named():
     with pytest.raises(ValueError, match="got 'the road'"):
-        techniques.saved(made(of="the road"), {"weights": 1})
+        made(of="the road")
     whole = made(of="a whole step", bytes_ratio=0.75)
     assert techniques.saved(whole, {"weights": 3, "logits": 1}) == 1
 
