@@ -19,7 +19,7 @@ GRADES = ("quality stays", "a little is lost", "more is lost")
 def bytes_against_time(runs: list, use: str):
     """Rows of kind "technique" of one use on the first device that has any, numbered.
 
-    Left and below the lines is less than the base. What has no time lies on the rim.
+    Left and below the lines is less than the base. What has no time lies on the rim, hollow.
     `ValueError` where no recording has such a row.
     """
     mine = ((label, [r for r in rows if r["use"] == use])
@@ -41,7 +41,8 @@ def bytes_against_time(runs: list, use: str):
     names = []
     for number, r in enumerate(sorted(rows, key=gives), 1):
         at = r["bytes_ratio"], r["time_ratio"] or rim
-        ax.plot(*at, markersize=8, **look(r))
+        fill = "full" if r["time_ratio"] else "none"
+        ax.plot(*at, markersize=8, fillstyle=fill, **look(r))
         place = (6, 4) if number % 2 else (-8, -12)
         ax.annotate(str(number), at, xytext=place, textcoords="offset points", fontsize=9)
         names.append(f"{number}  {r['technique']}{'' if r['time_ratio'] else ' (no time)'}")
