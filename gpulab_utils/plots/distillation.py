@@ -10,7 +10,7 @@ _SCRATCH = "labels alone"
 
 def gain_by_teaching(runs: list):
     """Gain in accuracy over labels alone and its 95 % interval, by what was taught."""
-    fig, ax = figure("gain in accuracy over labels alone", "", height=5.2, width=9)
+    fig, ax = figure("gain in accuracy over labels alone", "", height=5.2, width=10)
     for (label, rows), look in zip(of_kind(runs, "digits"), LINES, strict=False):
         mine = [r for r in rows if "gain" in r][::-1]
         ax.errorbar(
@@ -27,9 +27,12 @@ def gain_by_teaching(runs: list):
 
 
 def _student(row: dict) -> str:
-    way = row["way"] if row["way"] == "features" else f"{row['way']}, T = {row['t']}"
-    knows = "" if row["teacher"] == 4000 else ", teacher of the same labels"
-    return f"{row['hidden']} hidden, {row['labels']} labels{knows}: {way}"
+    softened = f"T = {row['t']}"
+    way = {"features": "features", "logits": f"logits, {softened}"}.get(
+        row["way"], f"all images, {softened}"
+    )
+    knows = "" if row["teacher"] == 4000 else " (teacher of 100)"
+    return f"{row['hidden']} units, {row['labels']} labels: {way}{knows}"
 
 
 def accuracy_by_width(runs: list):
@@ -108,16 +111,15 @@ def kept_by_bytes(runs: list):
 
 
 def stack_by_bytes(runs: list):
-    """Perplexity against bytes of the weights, one point for each stack of techniques."""
-    fig, ax = figure("bytes of the weights (MB)", "perplexity on unseen text", width=9)
+    """Perplexity of each stack of techniques; behind the point its weights' bytes."""
+    fig, ax = figure("perplexity on unseen text", "", height=3.8, width=9)
     for (label, rows), look in zip(of_kind(runs, "stack"), LINES, strict=False):
-        x, y = [r["bytes"] / 1e6 for r in rows], [r["perplexity"] for r in rows]
-        ax.plot(x, y, label=label, **look | {"linestyle": ""})
-        for row, across, up in zip(rows, x, y, strict=True):
-            ax.annotate(
-                row["what"], (across, up), xytext=(6, 4), textcoords="offset points"
-            )
-    ax.set_xlim(left=0, right=1.25 * max(x))
-    ax.margins(y=0.15)
-    legend(ax)
+        rows = rows[::-1]
+        x, names = [r["perplexity"] for r in rows], [r["what"] for r in rows]
+        ax.plot(x, names, label=label, **look | {"linestyle": ""})
+        for row, at in zip(rows, zip(x, names, strict=True), strict=True):
+            told = f"{row['bytes'] / 1e6:.0f} MB"
+            ax.annotate(told, at, xytext=(8, -4), textcoords="offset points", color=MUTED)
+    ax.margins(x=0.15, y=0.1)
+    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False)
     return fig

@@ -30,8 +30,8 @@ FAULTS = [
         "max(mended.values()) < min(scratch) / 3",
     ),
     (
-        "else distilling.from_teacher(source),",
-        "else lambda m, i: -distilling.from_teacher(source)(m, i),",
+        "else distilling.from_teacher(source, 2.0),",
+        "else lambda m, i: -distilling.from_teacher(source, 2.0)(m, i),",
         'assert mended["teacher"] < broken',
     ),
     (
