@@ -19,7 +19,7 @@ GRADES = ("quality stays", "a little is lost", "more is lost")
 def bytes_against_time(runs: list, use: str):
     """Rows of kind "technique" of one use on the first device that has any, numbered.
 
-    Left and below the lines is less than the base. What has no time lies on the rim, hollow.
+    Left and below the lines is less than the base. Without a time: on the rim, hollow.
     `ValueError` where no recording has such a row.
     """
     mine = ((label, [r for r in rows if r["use"] == use])
