@@ -13,7 +13,7 @@
 # | --- | --- |
 # | You will | **write** int8, NF4 and int4 yourself, equal to the libraries; **decide** which format a model can afford |
 # | Before | 02_bottlenecks, 18_run_13b |
-# | Minutes | 45 to read, 1 to run |
+# | Minutes | 45 to read, 5 to run |
 # | CPU | 6 GiB RAM, 0.6 GB disk |
 # | GPU | 6 GiB VRAM |
 # | Theory | [What do eight and four bits save, and what do they cost?](../book/13_quantization.md) |
@@ -95,8 +95,9 @@ except (load.MissingInput, ImportError) as missing:
 else:
     model.to(here.device)
     named = {n: m.weight.data for n, m in weights_table.linears(model).items()}
-    n = pick(cpu=12, gpu=32, tiny=1) if recording or here.is_gpu or here.tiny else 2
-    ids = language.windows(tokenizer, "test", n, pick(cpu=256, gpu=256, tiny=64))
+    size = (12, 256) if recording else pick(cpu=(2, 160), gpu=(32, 256), tiny=(1, 64))
+    size = (1, 64) if here.tiny else size
+    ids = language.windows(tokenizer, "test", *size)
     ids = ids.to(here.device)  # [windows, tokens]
 only = pick(cpu="", gpu="", tiny="layers.28.")  # tiny: one block of thirty
 weight = named.get("layers.28.mlp.down_proj", next(iter(named.values())))  # [out, in]
@@ -127,7 +128,7 @@ for name, n_scales in ("tensor", 1), ("row", 576), ("group of 64", 576 * 1536 //
 
 # %% [markdown]
 # **How far off are the weights after int8, in percent of their size: with a scale for the tensor,
-# for each row, for each 64? And when a single weight is 40 times the usual largest one?**
+# for each row, for each 64? And when a single weight is $40$ times the largest other one?**
 
 # %%
 my_guess = None  # (tensor, row, group), then the same with the outlier
@@ -408,22 +409,24 @@ results.record(LAB, rows if model else [])
 # %% [markdown]
 # ### See
 
-# %% mystnb={"image": {"alt": "Error of int4 against the length of the group: as loaded it is zero up to groups of 32 and then jumps up, shuffled it grows smoothly"}} tags=["nbval-ignore-output"]
+# %% mystnb={"image": {"alt": "Error of int4 against the length of the group: as loaded it is zero at groups of 32 and nowhere else, shuffled it grows with the group"}} tags=["nbval-ignore-output"]
 _ = plots.grid_errors(results.shown(LAB, rows))
 
 # %% [markdown]
 # ### Explain
 #
-# At groups of 16 and 32 int4 finds the very grid on which the weights already lie, and loses
-# nothing: that says something about the file, not about int4. Shuffled, the same weights lose
-# what any weights lose. So a format that shares a model's grid is marked, and judged shuffled.
+# At groups of 32 int4 finds the very grid on which the weights already lie, and loses nothing:
+# that says something about the file, not about int4. Half such a group has not both ends of
+# the grid in it, and already at 16 the grid is missed. Shuffled, the same weights lose what any
+# weights lose. So a format that shares a model's grid is marked, and judged shuffled.
 
 # %% tags=["nbval-ignore-output"]
 error = {(r["where"], r["group"]): r["error"] for r in rows}
 assert not model or error["as loaded", 32] < 1e-6, "the same grid"
 assert 0.03 < error["shuffled", 32] < 0.15, "what four bits lose"
 assert error["shuffled", 16] < error["shuffled", 64], "a longer group has a larger step"
-assert not model or error["as loaded", 64] > 0.03, "two grids in one group fit no third"
+others = min(error["as loaded", 16], error["as loaded", 64])
+assert others > 0.03, "half a group, or two, have another grid"
 
 # %% [markdown]
 # ## What does a format cost in quality, and what does a token cost in it?
@@ -483,7 +486,7 @@ def one_token(m):
 def speed(name, m, over=None):
     """A row: seconds a token, and how many times that of bf16."""
     took = bench(one_token(m), budget_s=pick(cpu=0.5, gpu=0.5, tiny=0.01)).wall_s
-    ratio = compare(one_token(m), one_token(half), budget_s=1.5) if over is None else over
+    ratio = compare(one_token(m), one_token(half), budget_s=1.0) if over is None else over
     told = {"kind": "token", "product": name, "wall_s": took, "times_bf16": ratio.value}
     return told | {"aa": ratio.aa}
 
@@ -628,7 +631,6 @@ for bits, keys in (16, "token"), (8, "token"), (4, "token"), (4, "channel"):
         told = {"kind": "kv", "bits": bits, "keys": keys, "bytes": n_bytes}
         kv.append(told | {"of": n_bytes / plain_bytes, "perplexity": score})
 
-# %% tags=["nbval-ignore-output"]
 slower = None
 if model:
     kinds = {bits: kv_cache.make(half, bits) for bits in (16, 8)}
@@ -644,8 +646,8 @@ if model:
 try:
     _ = torch.zeros(2, dtype=torch.int8, requires_grad=True)
     refused = "nothing"
-except RuntimeError as error:
-    refused = type(error).__name__
+except RuntimeError as refusal:
+    refused = type(refusal).__name__
 print(f"int8 with a gradient raises {refused}")
 
 # %% [markdown]

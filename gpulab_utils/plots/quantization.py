@@ -54,7 +54,7 @@ def grid_errors(runs: list):
 
 def quality_by_bits(runs: list):
     """Rise of perplexity against bits a weight; hollow where a format shares the grid."""
-    fig, ax = figure("bits a weight", "perplexity above 16 bits, %", width=8, height=5)
+    fig, ax = figure("bits a weight", "perplexity above 16 bits, %", width=8, height=6)
     looks = iter(2 * LINES)
     for device, rows in of_kind(runs, "quality"):
         base, look = rows[0]["perplexity"], next(looks) | {"linestyle": "", "markersize": 7}
@@ -65,18 +65,26 @@ def quality_by_bits(runs: list):
             text = f"SmolLM2 135M, {'same grid, as loaded' if hollow else 'shuffled'}"
             label = f"{text}, {device}"
             ax.plot(*zip(*points, strict=True), label=label, **look | open_)
-            for row, at in zip(some, points, strict=True):
-                ax.annotate(
-                    row["format"], at, xytext=(6, 2), textcoords="offset points", fontsize=8
-                )
+            _name(ax, dict(zip([r["format"] for r in some], points, strict=True)))
     for (model, points), look in zip(_published().items(), LINES[1:], strict=False):
         ax.plot(*zip(*points, strict=True), label=f"{model}, published (llama.cpp)", **look)
     ax.set_yscale("symlog", linthresh=0.1)
     ax.set_ylim(-0.5, 120)
-    ax.set_xlim(3.5, 9.5)
+    ax.set_xlim(3.4, 9.2)
     ax.axhline(0, color=MUTED, linewidth=1)
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), fontsize=9)
     return fig
+
+
+def _name(ax, points: dict) -> None:
+    """The names of points beside them, to either side in turn."""
+    for i, name in enumerate(sorted(points, key=points.get)):
+        side = (
+            {"xytext": (7, -3), "ha": "left"}
+            if i % 2
+            else {"xytext": (-7, -3), "ha": "right"}
+        )
+        ax.annotate(name, points[name], textcoords="offset points", fontsize=8, **side)
 
 
 def _drawn(row: dict, hollow: bool) -> bool:
@@ -117,7 +125,8 @@ def time_by_int8_rows(runs: list):
 
 
 def table_of(run) -> list[tuple]:
-    """(format, bits, MB, as loaded, shuffled, same grid, tokens/s) of one recording."""
+    """(format, bits, MB, as loaded, shuffled, KL, same grid, tokens/s, those dequantized
+    first) of one recording, by bits."""
     scored = [r for r in run.rows if r.get("kind") == "quality"]
     speed = {r["product"]: 1 / r["wall_s"] for r in run.rows if r.get("kind") == "token"}
     base = next((r["perplexity"] for r in scored if r["format"] == "fp32"), None)
@@ -130,7 +139,8 @@ def table_of(run) -> list[tuple]:
             score["shuffled"] = base
         grid = any(r["same_grid"] for r in own.values())
         slow = speed.get(f"{name}, dequantized first")
-        scores = score.get("as loaded"), score.get("shuffled"), grid
+        kl = own["shuffled"]["kl"] if "shuffled" in own else None
+        scores = score.get("as loaded"), score.get("shuffled"), kl, grid
         size = some["bits"], some["bytes"] / 1e6
         found.append((name, *size, *scores, speed.get(name), slow))
     return sorted(found, key=lambda row: -row[1])
@@ -140,12 +150,17 @@ def show_quality(runs: list) -> None:
     """Print the table: bits, bytes, perplexity twice, tokens/s, for each recording."""
     for run in runs:
         print(f"{run.label}; * same grid; ~ dequantized first")
-        print("format         bits     MB  as loaded  shuffled  tokens/s")
-        for name, bits, mb, loaded, shuffled, grid, quick, slow in table_of(run):
+        print("format         bits     MB  as loaded  shuffled    KL  tokens/s")
+        for name, bits, mb, loaded, shuffled, kl, grid, quick, slow in table_of(run):
             cells = [f"{v:.2f}" if v else "" for v in (loaded, shuffled)]
             cells[0] += "*" if grid else ""
+            cells.append(f"{kl:.3f}" if kl is not None else "")
             told = f"{quick:.1f}" if quick else f"~{slow:.1f}" if slow else ""
-            print(f"{name:12} {bits:6.3f} {mb:6.1f} {cells[0]:>10} {cells[1]:>9} {told:>9}")
+            print(
+                f"{name:12} {bits:6.3f} {mb:6.1f}",
+                "{:>10} {:>9} {:>5}".format(*cells),
+                told,
+            )
 
 
 def show_both(runs: list) -> None:
