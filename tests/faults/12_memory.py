@@ -3,6 +3,11 @@
 FAULTS = [
     # Where do the bytes of a training step go, and who takes some away?
     (
+        "lowest = min(peaks, key=peaks.get)",
+        "lowest = max(peaks, key=peaks.get)",
+        "lowest == min(bills",
+    ),
+    (
         "for name, bill in bills.items():\n    print(",
         'bills["plain"] = bills["checkpointing"]\n'
         "for name, bill in bills.items():\n    print(",
@@ -123,7 +128,7 @@ FAULTS = [
     (
         "zip((k, v), store, strict=True)",
         "zip((k, v.flip(1)), store, strict=True)",
-        "torch.allclose(through_table(), in_one()",
+        "torch.allclose(attend(q, *found)",
     ),
     (
         "taken, least, one, here = [], 0,",
