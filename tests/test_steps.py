@@ -1,7 +1,6 @@
 """A step in several ways: the same loss, the planner's bytes; ledger, shelf and errors."""
 
 import re
-from pathlib import Path
 
 from gpulab_utils import device, kernels, memory, steps
 from gpulab_utils.steps import clinic
@@ -13,7 +12,6 @@ import torch
 SIZE = {"width": 64, "layers": 3, "batch": 4, "time": 48}
 HAS_8BIT = "nf4" in kernels.quantizers()
 WAYS = [w for w in steps.WAYS.values() if HAS_8BIT or w.optimizer != "adamw8bit"]
-INCLUDE = Path(torch.__file__).parent / "include"
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
