@@ -87,7 +87,7 @@ FAULTS = [
         'four["perplexity"] > 0.99 * slim["perplexity"]',
     ),
     (
-        'stacked = over_loaded(student_lm, four)',
+        "stacked = over_loaded(student_lm, four)",
         "stacked = Ratio(2, aa=1)",
         "stacked.lies_in(0.03, 0.8)",
     ),
