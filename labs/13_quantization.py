@@ -79,7 +79,7 @@ from gpulab_utils.weights_table import products
 import torch
 
 LAB = "13_quantization"
-_ = torch.set_grad_enabled(False)
+_ = torch.set_grad_enabled(False), torch.manual_seed(13)
 
 # %% [markdown]
 # Quality is judged on a real model, SmolLM2 decoded from Q4_1. Where it is not installed, the
@@ -181,7 +181,7 @@ for w, outlier in (weight, False), (planted, True):
 error = {(r["per"], r["outlier"]): r["error"] for r in rows}
 
 # %% [markdown]
-# Weights rarely have such outliers. Activations do: what enters the last linear of each block?
+# Activations have more of them than weights. What enters the last linear of each block?
 
 # %% tags=["nbval-ignore-output"]
 seen = {}  # name: x [tokens, in] of the first window
@@ -229,6 +229,7 @@ for name, x in seen.items():
     w, told = named[name], {"kind": "columns", "linear": name}
     told |= {"apart": int((large[name] >= 6).sum()), "columns": x.shape[1]}
     told |= {"largest": large[name].max().item(), "median": large[name].median().item()}
+    told["of_token"] = x.abs().amax(1).argmax().item()  # which token has the largest
     right = x @ w.T  # [tokens, out]
     for way, how in WAYS.items():
         off = (int8_both(w, *how)(x) - right).norm(dim=1) / right.norm(dim=1)  # [tokens]
@@ -270,6 +271,8 @@ assert error["row", True] < error["tensor", True] / 5, "the outlier spoils one r
 if model:
     worst = next(r for r in columns if r["linear"] == "layers.28.mlp.down_proj")
     assert worst["largest"] > 100 * worst["median"], "this model has outliers"
+    spikes = [r for r in columns if r["largest"] > 200]
+    assert {r["of_token"] for r in spikes} == {0}, "the first token has the largest"
     assert worst["LLM.int8"] < worst["a scale a token"] / 2, "apart, they spoil nothing"
     kl = {way: told["kl"] for way, told in scores.items()}
     assert kl["LLM.int8"] < kl["a scale a token"] < kl["a scale for all"] / 3, kl
@@ -346,7 +349,8 @@ if library:
         print(f"double: {double}, codes and magnitudes that differ: {unequal}")
         assert here.is_gpu or unequal == 0, "equal to the bit on a CPU"
         assert unequal < 0.01 * weight.numel(), "ties of a card's own division"
-assert abs(8 * twice.nbytes / weight.numel() - 4.127) < 0.001, "4.127 bits a weight"
+predicted = next(bits for name, bits in BITS.items() if "double" in name)
+assert abs(8 * twice.nbytes / weight.numel() - predicted) < 0.001, "bits a weight"
 
 # %% [markdown]
 # int4 with an offset: the smallest weight of a group is code 0, the largest 15. Scales in fp32,
@@ -539,7 +543,8 @@ if model:
     rise = {(r["where"], r["format"]): r["perplexity"] / base - 1 for r in quality}
     least = pick(cpu=0.05, gpu=0.05, tiny=-0.5)  # tiny: so little text tells nothing
     assert kl["shuffled", "int8 row"] < kl["shuffled", "int4 g32"] / 10, kl
-    assert kl["as loaded", "int4 g32"] < kl["shuffled", "int4 g32"] / 10, "same grid"
+    marked = [r["kl"] for r in quality if r["same_grid"]]
+    assert max(marked) < kl["shuffled", "int4 g32"] / 10, "same grid"
     assert abs(rise["shuffled", "int8 row"]) < 0.03, rise
     assert rise["shuffled", "int4 g32"] > least, rise
     if library:
