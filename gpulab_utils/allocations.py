@@ -7,50 +7,13 @@ allocates and frees within itself, its workspace, is not seen; a GPU's own recor
 (`torch.cuda.memory._record_memory_history`) has it.
 """
 
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from itertools import count
+
+from gpulab_utils.storages import Follower
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_iter
-
-
-class _Recorder(TorchDispatchMode):
-    """Writes an entry for each storage that is met first, and for each that dies."""
-
-    def __init__(self):
-        super().__init__()
-        self.entries: list[dict] = []
-        self.seen: dict[int, weakref.ref] = {}
-        self.serial = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        self.meet((args, kwargs))
-        made = func(*args, **kwargs)
-        self.meet(made)
-        return made
-
-    def meet(self, tree) -> None:
-        for tensor in tree_iter(tree):
-            if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided:
-                self._meet(tensor.untyped_storage())
-
-    def _meet(self, storage) -> None:
-        key = storage._cdata
-        if key in self.seen or not storage.nbytes():
-            return
-        self.serial += 1
-        entry = {"addr": self.serial, "size": storage.nbytes(), "stream": 0, "frames": []}
-        self.seen[key] = weakref.ref(storage, partial(self._gone, key, entry))
-        self.entries.append({"action": "alloc", **entry})
-
-    def _gone(self, key: int, entry: dict, _) -> None:
-        self.seen.pop(key, None)
-        for action in ("free_requested", "free_completed"):
-            self.entries.append({"action": action, **entry})
 
 
 def record(run: Callable, holding: Iterable[torch.Tensor] = ()) -> list[dict]:
@@ -67,19 +30,14 @@ def record(run: Callable, holding: Iterable[torch.Tensor] = ()) -> list[dict]:
     [('alloc', 4096), ('alloc', 4096), ('free_requested', 4096), ('alloc', 4),
      ('free_requested', 4096)]
     """
-    recorder = _Recorder()
-    with torch.no_grad():
-        recorder.meet(list(holding))
-    with recorder:
+    with recording(holding) as entries:
         kept = run()
-    entries = list(recorder.entries)
-    del kept
-    recorder.seen.clear()
+    del kept  # what it returns outlives the trace
     return entries
 
 
 @contextmanager
-def recording() -> Iterator[list[dict]]:
+def recording(holding: Iterable[torch.Tensor] = ()) -> Iterator[list[dict]]:
     """The list in which the trace of a block grows, for those who look at it meanwhile.
 
     >>> with recording() as entries:
@@ -87,7 +45,19 @@ def recording() -> Iterator[list[dict]]:
     >>> [(e["action"], e["size"]) for e in entries]
     [('alloc', 4096)]
     """
-    recorder = _Recorder()
-    with recorder:
-        yield recorder.entries
-    recorder.seen.clear()
+    entries, addresses = [], count(1)
+
+    def born(storage) -> dict:
+        size = storage.nbytes()
+        block = {"addr": next(addresses), "size": size, "stream": 0, "frames": []}
+        entries.append({"action": "alloc", **block})
+        return block
+
+    def died(block: dict) -> None:
+        for action in ("free_requested", "free_completed"):
+            entries.append({"action": action, **block})
+
+    follower = Follower(born, died, older=True)
+    follower.meet(list(holding))
+    with follower:
+        yield entries

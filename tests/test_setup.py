@@ -22,7 +22,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 ORDER = [
     *["units", "tables", "cards", "configs", "models", "roofline", "fit", "plan"],
     *["device", "progress", "reveal", "timing", "process", "folders", "memory"],
-    *["allocations", "standin", "load"],
+    *["storages", "allocations", "alive", "standin", "load"],
     *["compiling", "small_gpt", "language", "ranks", "workers"],
     *["chase", "probes", "host", "layer_ops", "roads", "numerics", "cuda_source"],
     *["queues", "engines", "overlap", "dispatch", "batching", "jpegs"],

@@ -7,9 +7,9 @@ it does. Every way trains the same model on the same batch from the same start.
 from dataclasses import dataclass
 
 from gpulab_utils import device, numerics, plan, small_gpt
+from gpulab_utils.alive import KINDS, Ledger, keep
 from gpulab_utils.models import shape_from_config
 from gpulab_utils.steps.asking import asked_for
-from gpulab_utils.steps.ledger import KINDS, Ledger, keep
 from gpulab_utils.steps.shelf import Shelf
 from gpulab_utils.steps.turns import times
 from gpulab_utils.steps.ways import WAYS, Way, cut, optimizers, words

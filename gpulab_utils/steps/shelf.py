@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from gpulab_utils import device
-from gpulab_utils.steps.ledger import elsewhere
+from gpulab_utils.alive import elsewhere
 
 import torch
 

@@ -3,18 +3,19 @@
 Every storage that torch hands out is booked when an operation returns it and struck out
 when it dies, under one of five headings. What an operation takes and gives back within
 itself is not seen; on a GPU the allocator's own peak has it. A storage that lies elsewhere
-(`shelf`) is not booked.
+(`elsewhere`) counts as nothing.
 """
 
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
+
+from gpulab_utils.memory import Peak
+from gpulab_utils.storages import Follower
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_iter
 
 _away: list[None] = []  # not empty while tensors are made that lie elsewhere
 KINDS = ("weights", "optimizer", "gradients", "activations", "scratch")
@@ -31,6 +32,10 @@ class Moment:
     def total(self) -> int:
         return sum(self.alive)
 
+    def terms(self) -> dict[str, int]:
+        """Bytes by kind."""
+        return dict(zip(KINDS, self.alive, strict=True))
+
 
 @dataclass
 class Ledger:
@@ -45,7 +50,23 @@ class Ledger:
 
     def terms(self) -> dict[str, int]:
         """Bytes by kind at the peak."""
-        return dict(zip(KINDS, self.peak.alive, strict=True))
+        return self.peak.terms()
+
+    def peaks(self) -> dict[str, Peak]:
+        """The most bytes alive in each phase, by kind; what it began with counts.
+
+        >>> began, end = Moment("forward", (8, 0, 0, 4, 0)), Moment("step", (8, 0, 0, 0, 0))
+        >>> Ledger([began, end]).peaks()
+        {'step': Peak(total=12, by_category={'weights': 8, 'activations': 4})}
+        """
+        best = {}
+        for before, m in pairwise(self.moments):
+            three = best.get(m.phase, before), before, m
+            best[m.phase] = max(three, key=lambda m: m.total)
+        return {
+            phase: Peak(m.total, {kind: n for kind, n in m.terms().items() if n})
+            for phase, m in best.items()
+        }
 
     def most(self, kind: str) -> int:
         """The largest figure of one kind, whenever it was."""
@@ -74,58 +95,55 @@ class Ledger:
         return self.moments[place].total, place
 
 
-class _Books(TorchDispatchMode):
+class _Books(Follower):
+    """Books storages that lie `on` this type of device, others as nothing."""
+
     def __init__(self, on: str):
-        super().__init__()
-        self.phase, self.ledger = "forward", Ledger()
+        super().__init__(self._book, self._strike)
+        self.phase, self.ledger, self.on = "forward", Ledger(), on
         self.alive = dict.fromkeys(KINDS, 0)
-        self.held: dict[int, list] = {}  # storage -> [weak reference, kind, bytes]
-        self.on = on
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        made = func(*args, **kwargs)
-        kind = "activations" if self.phase == "forward" else "scratch"
-        for tensor in tree_iter(made):
-            if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided:
-                self.book(tensor, kind)
-        return made
-
-    def book(self, tensor: torch.Tensor, kind: str, moves: bool = False) -> None:
-        """Note a storage under `kind`; one that is known stays, unless it `moves`."""
-        storage = tensor.untyped_storage()
-        key, n_bytes = storage._cdata, 0 if _away else storage.nbytes()
-        known = self.held.get(key)
-        if known and moves and known[1] != kind:
-            self.alive[known[1]] -= known[2]
-            self.alive[kind] += known[2]
-            known[1] = kind
-            self._note()
-        if known or not storage.nbytes() or storage.device.type != self.on:
-            return
-        gone = weakref.ref(storage, partial(self._gone, key))
-        self.held[key] = [gone, kind, n_bytes]
-        self.alive[kind] += n_bytes
-        self._note()
+    def name(self, kind: str, tensors: Iterable[torch.Tensor]) -> None:
+        """The storages of `tensors` are of this kind, whatever they were before."""
+        for entry in self.meet(list(tensors)):
+            old, n_bytes = entry
+            if old != kind:
+                self.alive[old] -= n_bytes
+                entry[0] = kind
+                self._add(kind, n_bytes)
 
     def begin(self) -> None:
         """What lay there before was there all at once."""
         self.ledger.moments.clear()
-        self._note()
+        self._add("weights", 0)
 
-    def _gone(self, key: int, _) -> None:
-        if key in self.held:
-            _, kind, n_bytes = self.held.pop(key)
-            self.alive[kind] -= n_bytes
-            self._note()
+    def _book(self, storage) -> list:
+        """Its kind and bytes."""
+        kind = "activations" if self.phase == "forward" else "scratch"
+        counts = storage.device.type == self.on and not _away
+        entry = [kind, storage.nbytes() if counts else 0]
+        self._add(*entry)
+        return entry
 
-    def _note(self) -> None:
+    def _strike(self, entry: list) -> None:
+        self._add(entry[0], -entry[1])
+
+    def _add(self, kind: str, n_bytes: int) -> None:
+        self.alive[kind] += n_bytes
         self.ledger.moments.append(Moment(self.phase, tuple(self.alive.values())))
 
 
 @contextmanager
 def elsewhere() -> Iterator[None]:
-    """Tensors that are made in this block take no memory of where work is done."""
+    """Tensors that are made in this block take no memory of where work is done.
+
+    >>> x = torch.ones(256)
+    >>> def run(enter):
+    ...     with elsewhere():
+    ...         return x + 1
+    >>> keep(run, [], inputs=[x]).peak.total == x.nbytes
+    True
+    """
     _away.append(None)
     try:
         yield
@@ -154,10 +172,15 @@ def keep(
     >>> keep(run, [weight]).terms()["gradients"] == weight.nbytes
     True
     """
-    weights = list(weights)
-    before = {"weights": weights, "optimizer": states, "activations": inputs}
-    books = _opened({kind: list(tensors) for kind, tensors in before.items()}, away)
-    note = lambda p: books.book(p.grad, "gradients", moves=True)  # noqa: E731
+    weights, inputs = list(weights), list(inputs)
+    books = _Books((weights + inputs)[0].untyped_storage().device.type)
+    books.name("weights", weights)
+    books.name("optimizer", states)
+    books.name("activations", inputs)
+    with elsewhere():
+        books.meet(list(away))
+    books.begin()
+    note = lambda p: books.name("gradients", [p.grad])  # noqa: E731
     trained = (p for p in weights if p.requires_grad)
     marks = [p.register_post_accumulate_grad_hook(note) for p in trained]
     try:
@@ -166,20 +189,4 @@ def keep(
     finally:
         for mark in marks:
             mark.remove()
-    books.held.clear()
     return books.ledger
-
-
-def _opened(before: dict[str, list], away: Iterable[torch.Tensor]) -> _Books:
-    """Books that begin with what lies there before, by kind."""
-    first = next(tensor for tensors in before.values() for tensor in tensors)
-    books = _Books(first.untyped_storage().device.type)
-    with torch.no_grad():
-        for kind, tensors in before.items():
-            for tensor in tensors:
-                books.book(tensor, kind)
-        with elsewhere():
-            for tensor in away:
-                books.book(tensor, "scratch")
-    books.begin()
-    return books
