@@ -1,0 +1,231 @@
+"""The loop that can be killed, scores over items, and the ladder's single changes."""
+
+import dataclasses
+import io
+import itertools
+import os
+from contextlib import redirect_stderr
+
+from gpulab_utils import loops, programs
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def data(n: int = 22) -> TensorDataset:
+    draw = torch.Generator().manual_seed(1)
+    return TensorDataset(torch.randn(n, 6, generator=draw), torch.arange(n) % 3)
+
+
+def parts(lr: float = 0.1) -> tuple:
+    """A model with dropout, so that the random state counts, and its optimizer."""
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(6, 16), torch.nn.Dropout(0.3), torch.nn.Linear(16, 3)]
+    model = torch.nn.Sequential(*layers)
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+    return model, optimizer, torch.optim.lr_scheduler.LinearLR(optimizer, 0.1, 1, 9)
+
+
+def loss_of(model, batch):
+    return F.cross_entropy(model(batch[0]), batch[1])
+
+
+class Killed(Exception):
+    pass
+
+
+def train(keep=None, killed_at=None, **options):
+    """Three epochs of six batches, the last of two items; (losses, weights)."""
+    model, optimizer, schedule = parts()
+    calls = itertools.count(1)
+
+    def loss(model, batch):
+        if next(calls) == killed_at:
+            raise Killed
+        return loss_of(model, batch)
+
+    how = {"batch": 4, "epochs": 3, "every": 5, "keep": keep, "schedule": schedule}
+    losses = loops.fit(model, optimizer, data(), loss, **how | options)
+    return losses, [p.detach().clone() for p in model.parameters()]
+
+
+def equal(a, b) -> bool:
+    return a[0] == b[0] and all(map(torch.equal, a[1], b[1]))
+
+
+@pytest.mark.parametrize("killed_at", [1, 5, 6, 8, 12, 16, 18])
+def test_a_killed_run_resumes_to_the_same_bits(tmp_path, killed_at):
+    """Before the first checkpoint, right at one, within an epoch, over its end."""
+    whole = train()
+    with pytest.raises(Killed):
+        train(tmp_path / "c.pt", killed_at)
+    torch.rand(7)  # the random state of the new process is another one
+    assert equal(train(tmp_path / "c.pt"), whole)
+    assert [path.name for path in tmp_path.iterdir()] == ["c.pt"]
+
+
+def test_checkpoints_change_nothing_and_a_finished_run_does_nothing_more(tmp_path):
+    kept = train(tmp_path / "c.pt")
+    assert equal(kept, train())
+    assert len(kept[0]) == 4, "5, 5, 5 and the 3 steps that are left over"
+    assert equal(train(tmp_path / "c.pt"), kept)
+
+
+def test_a_kill_while_writing_leaves_the_last_checkpoint(tmp_path, monkeypatch):
+    def torn(whole, file):
+        file.write(b"half")
+        raise Killed
+
+    with pytest.raises(Killed):
+        train(tmp_path / "c.pt", 8)
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "save", torn)
+        with pytest.raises(Killed):
+            train(tmp_path / "c.pt")
+    assert equal(train(tmp_path / "c.pt"), train())
+
+
+def test_a_checkpoint_is_on_the_disk_before_it_replaces_the_last(tmp_path, monkeypatch):
+    seen = []
+    sync, replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda f: (seen.append("sync"), sync(f)))
+    monkeypatch.setattr(os, "replace", lambda a, b: (seen.append("put"), replace(a, b)))
+    train(tmp_path / "c.pt", epochs=1, every=6)
+    assert seen == ["sync", "put"]
+
+
+def test_a_checkpoint_of_other_parts_is_refused(tmp_path):
+    train(tmp_path / "c.pt", epochs=1)
+    with pytest.raises(ValueError, match=r"holds \['model', 'optimizer', 'schedule'\]"):
+        loops.load(tmp_path / "c.pt", {"model": parts()[0]})
+
+
+def test_each_epoch_has_each_item_once_in_another_order():
+    flat = lambda *which: list(itertools.chain(*loops.order(22, 4, *which)))  # noqa: E731
+    first, second = flat(0, 0), flat(0, 1)
+    assert sorted(first) == sorted(second) == list(range(22))
+    assert first != second
+    assert flat(1, 0) not in (first, second)
+
+
+def test_a_nan_is_caught_and_the_last_good_checkpoint_stays(tmp_path):
+    model, optimizer, _ = parts()
+    calls = itertools.count(1)
+
+    def loss(model, batch):
+        bad = next(calls) == 7
+        return loss_of(model, batch) * (float("nan") if bad else 1)
+
+    keep = tmp_path / "c.pt"
+    with pytest.raises(loops.Diverged, match=r"nan in steps 6 to 10; .* holds step 5"):
+        loops.fit(model, optimizer, data(), loss, batch=4, epochs=3, every=5, keep=keep)
+    step, losses = loops.load(keep, {"model": model, "optimizer": optimizer})
+    assert (step, len(losses)) == (5, 1)
+    assert all(p.isfinite().all() for p in model.parameters())
+
+
+def test_too_large_a_rate_is_caught_without_a_checkpoint():
+    model, optimizer, _ = parts(lr=1e30)
+    with pytest.raises(loops.Diverged, match="no step is kept"):
+        loops.fit(model, optimizer, data(), loss_of, batch=4, epochs=9)
+
+
+def test_a_bar_tells_where_it_is(monkeypatch):
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.delenv("PYTEST_VERSION", raising=False)
+    model, optimizer, _ = parts()
+    with redirect_stderr(io.StringIO()) as shown:
+        loops.fit(model, optimizer, data(), loss_of, batch=4, epochs=1)
+    assert "step 0 to 6" in shown.getvalue()
+
+
+def test_scores_weigh_items_where_a_mean_of_batches_does_not():
+    """Nine of ten right; alone in the last batch is the wrong one."""
+    scores, labels = 5 * torch.eye(10), torch.arange(10)
+    labels[9] = 0
+    batches = list(zip(scores.split(3), labels.split(3), strict=True))
+    model = torch.nn.Identity().train()
+    score = loops.evaluate(model, batches)
+    assert (score.accuracy, score.items) == (0.9, 10)
+    assert score.loss == pytest.approx(F.cross_entropy(scores, labels).item())
+    assert programs.function("c", "inference")(torch.nn.Identity(), batches) == 0.9
+    means = [(x.argmax(1) == y).float().mean().item() for x, y in batches]
+    assert sum(means) / len(means) == 0.75
+    assert model.training, "left as it was"
+
+
+def test_scores_of_a_language_model_and_of_nothing():
+    logits, labels = torch.randn(2, 5, 7), torch.randint(7, (2, 5))
+    score = loops.evaluate(torch.nn.Identity(), [(logits, labels)])
+    assert score.items == 10
+    assert score.loss == pytest.approx(F.cross_entropy(logits.mT, labels).item())
+    with pytest.raises(RuntimeError, match="must match"):
+        programs.function("c", "inference")(torch.nn.Identity(), [(logits, labels)])
+    with pytest.raises(ValueError, match="no batch to score"):
+        loops.evaluate(torch.nn.Identity(), [])
+
+
+def few(task, n: int) -> TensorDataset:
+    """`n` items of the task's training data, from all over it."""
+    tensors = task.data("train").tensors
+    return TensorDataset(*(x[:: len(x) // n][:n] for x in tensors))
+
+
+def test_the_base_rung_is_the_printed_text_bit_for_bit():
+    digits = few(loops.CNN, 50)
+    draw = torch.Generator().manual_seed(3)
+    torch.manual_seed(3)
+    shuffled = DataLoader(digits, batch_size=4, shuffle=True, generator=draw)
+    printed = loops.as_printed(shuffled)
+    run = loops.Run(loops.CNN, loops.CNN.base, seed=3, data=digits)
+    run(100)
+    assert run.steps == 26, "two epochs of 12 batches of four and one of two"
+    pairs = zip(printed.state_dict().values(), run.model.state_dict().values(), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
+
+
+def changed(a, b) -> set:
+    names = [field.name for field in dataclasses.fields(a) if field.name != "name"]
+    return {name for name in names if getattr(a, name) != getattr(b, name)}
+
+
+@pytest.mark.parametrize("task", [loops.CNN, loops.GPT], ids=["cnn", "gpt"])
+def test_each_rung_changes_one_thing(task):
+    rungs = loops.ladder(task)
+    for before, after in itertools.pairwise(rungs):
+        assert changed(before, after) in ({"batch", "lr"}, {"batch"}) or (
+            len(changed(before, after)) == 1
+        )
+    level = loops.ladder(task, 32)
+    assert {rung.batch for rung in level} == {32}
+    assert len({rung.lr for rung in level}) == 1
+    names = {rung.name for rung in loops.ladder(task)}
+    assert names - {rung.name for rung in loops.ladder(task, compiles=False)} == {"compile"}
+
+
+@pytest.mark.parametrize("task", [loops.CNN, loops.GPT], ids=["cnn", "gpt"])
+def test_every_rung_trains_the_same_thing(task, monkeypatch):
+    """The first losses agree; how a batch is cut, and asked for, changes no bit."""
+    monkeypatch.setenv("GPULAB_TINY", "1")
+    items, first = few(task, 32), {}
+    for rung in loops.ladder(task, 8):
+        rung = dataclasses.replace(rung, item_every=1)
+        run = loops.Run(task, rung, data=items)
+        run(16)
+        first[rung.name] = run.losses
+    exact, *others = first.values()
+    assert first["batches cut at once"] == first["no .item() per step"] == exact
+    for losses in others:
+        assert losses == pytest.approx(exact, rel=0.02)
+
+
+def test_the_loss_is_asked_for_no_more_often_than_told():
+    rung = dataclasses.replace(loops.CNN.base, item_every=5)
+    run = loops.Run(loops.CNN, rung, data=few(loops.CNN, 40))
+    every = loops.Run(loops.CNN, loops.CNN.base, data=few(loops.CNN, 40))
+    run(40), every(40)
+    assert run.losses == pytest.approx(
+        [sum(every.losses[:5]) / 5, sum(every.losses[5:]) / 5]
+    )
