@@ -77,14 +77,13 @@ def quality_by_bits(runs: list):
 
 
 def _name(ax, points: dict) -> None:
-    """The names of points beside them, to either side in turn."""
-    for i, name in enumerate(sorted(points, key=points.get)):
-        side = (
-            {"xytext": (7, -3), "ha": "left"}
-            if i % 2
-            else {"xytext": (-7, -3), "ha": "right"}
-        )
-        ax.annotate(name, points[name], textcoords="offset points", fontsize=8, **side)
+    """The names of points beside them; of those with the same bits the highest is above."""
+    fewest = min(bits for bits, _ in points.values())
+    for name, (bits, rise) in points.items():
+        highest = rise == max(y for x, y in points.values() if x == bits)
+        x, side = (-6, "right") if bits == fewest else (6, "left")
+        at = {"xytext": (x, 2 if highest else -9), "ha": side}
+        ax.annotate(name, (bits, rise), textcoords="offset points", fontsize=8, **at)
 
 
 def _drawn(row: dict, hollow: bool) -> bool:
