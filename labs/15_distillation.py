@@ -575,6 +575,9 @@ my_guess = None  # (technique, times as fast)
 # Every row is scored with the values that its format leaves, computed in fp32.
 
 # %% tags=["nbval-ignore-output"]
+four = "nf4" if here.is_gpu else "int4"  # torch's int4 on CUDA wants rows of 128
+form = "nf4" if here.is_gpu else "int4 g64"  # 4.5 bits a weight, both
+last = f"pruned, distilled, {form}"
 untrained = slimming.drop_layers(teacher, least(fewer[0]))
 recipes = {
     "as loaded": (teacher, "fp32"),
@@ -583,8 +586,7 @@ recipes = {
     "pruned": (untrained, "bf16"),
     "pruned, distilled": (student_lm, "bf16"),
     "pruned, distilled, int8": (student_lm, "int8 row"),
-    "pruned, distilled, int4 g64": (student_lm, "int4 g64"),
-    "pruned, distilled, nf4": (student_lm, "nf4"),
+    last: (student_lm, form),
 }
 table = {}
 for what, (some, name) in progress(recipes.items(), "formats"):
@@ -607,11 +609,9 @@ def over_loaded(some, name):
     return compare(mine, distilling.token_pass(teacher, "fp32", here.dtype), budget_s=1.0)
 
 
-four = "nf4" if here.is_gpu else "int4"  # torch's int4 on CUDA wants rows of 128
 with torch.inference_mode():
     thinner = over_loaded(student_lm, "fp32")
     stacked = over_loaded(student_lm, four) if four in kernels.available() else None
-last = {"int4": "pruned, distilled, int4 g64", "nf4": "pruned, distilled, nf4"}[four]
 times = {last: stacked}
 rows = [
     {"kind": "stack", "what": what, "model": lm.name} | told for what, told in table.items()
@@ -693,11 +693,11 @@ for run in results.shown(LAB, rows):
 linears = sum(p.numel() for p in student_lm.model.layers.parameters() if p.dim() == 2)
 rest = sum(p.numel() for p in student_lm.parameters()) - linears
 counted = linears * 4.5 / 8 + 2 * rest
-eight, four = (table[f"pruned, distilled, {name}"] for name in ("int8", "int4 g64"))
+eight, bits_4 = table["pruned, distilled, int8"], table[last]
 slim = table["pruned, distilled"]
-assert 0.99 < four["bytes"] / counted < 1.01, (four, counted)
+assert 0.99 < bits_4["bytes"] / counted < 1.01, (bits_4, counted)
 assert 0.97 < eight["perplexity"] / slim["perplexity"] < 1.03, (eight, slim)
-assert four["perplexity"] > 0.99 * slim["perplexity"], "four bits are not free"
+assert bits_4["perplexity"] > 0.99 * slim["perplexity"], "four bits are not free"
 assert stacked is None or stacked.lies_in(0.03, 0.8) is not False, stacked
 assert thinner.lies_in(0.6, 1.15) is not False, thinner
 

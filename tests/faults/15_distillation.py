@@ -74,7 +74,7 @@ FAULTS = [
     (
         "counted = linears * 4.5 / 8 + 2 * rest",
         "counted = linears * 4 / 8 + 2 * rest",
-        '0.99 < four["bytes"] / counted',
+        '0.99 < bits_4["bytes"] / counted',
     ),
     (
         '(student_lm, "int8 row")',
@@ -83,8 +83,8 @@ FAULTS = [
     ),
     (
         'slim = table["pruned, distilled"]',
-        'slim = table["pruned, distilled"]\nfour["perplexity"] *= 0.9',
-        'four["perplexity"] > 0.99 * slim["perplexity"]',
+        'slim = table["pruned, distilled"]\nbits_4["perplexity"] *= 0.9',
+        'bits_4["perplexity"] > 0.99 * slim["perplexity"]',
     ),
     (
         "stacked = over_loaded(student_lm, four)",
