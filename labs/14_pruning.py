@@ -272,6 +272,7 @@ _ = plots.what_shrinks(results.shown(LAB, rows))
 # %% tags=["nbval-ignore-output"]
 assert seen == {what: (f * a_weight, m * a_weight) for what, (f, m) in told.items()}, seen
 few, many = (sorted({r for _, r in times})[i] for i in (0, 1))
+# The same bytes and products: 1, and room for zeros that draw less power and a busy machine.
 for r in few, many:
     assert times["90 % zeros", r].lies_in(0.75, 1.35) is not False, times
 assert times["half of the rows", many].lies_in(0.3, 0.75) is not False, times
@@ -290,9 +291,8 @@ for row in rows[: len(variants)]:
         f"{row['what']}: {', '.join(f'{s:.3f}' for s in seen_shares)}, time {row['time']:.2f}"
     )
     for share, expected in zip(seen_shares, row["predicted"], strict=True):
-        assert 0.95 < share / expected < 1.1, (
-            row
-        )  # attention's own products, scales of int8
+        # Attention's own products are counted on a GPU only; int8 has scales.
+        assert 0.95 < share / expected < 1.1, row
 variant = [r for r in rows if r["kind"] == "variant"]
 simpler = {r["what"] for r in variant if r["values"] < 0.95 and r["flop"] < 0.95}
 found = {r["what"]: [r[k] for k in ("values", "flop", "bytes", "time")] for r in variant}
@@ -360,7 +360,7 @@ for value in torch.float16, torch.float32:
 
 # %% [markdown]
 # Time of the product against the share left, in fp32: on a CPU torch multiplies CSR only there,
-# and only with MKL.
+# (and in fp64), and only with MKL.
 
 # %% tags=["nbval-ignore-output"]
 here = device.here()
@@ -404,8 +404,8 @@ except ImportError:
 assert theirs in (None, packed.nbytes), theirs
 
 # %% [markdown]
-# Only a GPU of compute capability 8.0 or newer multiplies it. This would show up to twice the
-# rate on many rows, and on one row at best what 9/16 of the bytes give.
+# A unit for it is on NVIDIA's cards of compute capability 8.0 or newer; a CPU has none. This
+# would show up to twice the rate on many rows, and on few rows at best what 9/16 of the bytes give.
 
 # %% tags=["nbval-ignore-output"]
 if here.is_gpu and (here.capability or (0, 0)) >= (8, 0):
@@ -497,7 +497,7 @@ except (load.MissingInput, ImportError) as missing:
 rows, scores, zeroed = [], {}, {}
 if base:
     base.to(here.device)
-    size = pick(cpu=(2, 256), gpu=(16, 512), tiny=(1, 64))
+    size = pick(cpu=(2, 256 if RECORDED else 128), gpu=(16, 512), tiny=(1, 64))
     test = language.windows(tokenizer, "test", *size).to(here.device)  # [n, time]
     seen = language.windows(tokenizer, "train", 2, size[1]).to(here.device)
     norms, influence = masks.watch(base, seen)
@@ -595,7 +595,7 @@ if base:
 # %% tags=["nbval-ignore-output"]
 took, one = {}, torch.ones(1, 1, dtype=torch.long, device=here.device)  # [batch, time]
 for what, small in ({**slim, "half zeros": zeroed["half zeros"]} if base else {}).items():
-    took[what] = compare(lambda m=small: m(one), lambda: base(one), budget_s=1.6)
+    took[what] = compare(lambda m=small: m(one), lambda: base(one), budget_s=1.0)
     rows.append(
         {"kind": "token", "what": what, "left": share_left(small), "time": took[what].value}
     )
@@ -624,11 +624,11 @@ def given(technique, key, bytes_ratio, what=None, why="", **options):
 
 
 if base:
-    found = masks.linears(zeroed["2:4"]).values()
-    in_linears = sum(2 * part.weight.numel() for part in found)  # 16 bit
-    saved = in_linears - sum(
-        masks.pack(p.weight, masks.two_of_four(p.weight.abs())).nbytes for p in found
-    )
+    found = masks.linears(zeroed["2:4"])
+    part = found["0.mlp.up_proj"].weight.half()  # each other linear packs alike
+    per_byte = masks.pack(part, masks.two_of_four(part.abs())).nbytes / part.nbytes
+    assert per_byte == per_four / 64, per_byte
+    in_linears = sum(p.weight.numel() for p in found.values()) / base.num_parameters()
     wanda, none = (
         "half zeros, activation-aware",
         "only GPUs from compute capability 8.0 on multiply it",
@@ -640,7 +640,7 @@ if base:
     given(
         "2:4",
         "2:4, activation-aware",
-        1 - saved / (2 * base.num_parameters()),
+        1 - (1 - per_byte) * in_linears,
         why=none,
     )
     for what in "3 layers out", "MLP 75%":
@@ -652,15 +652,16 @@ if base:
 # %% mystnb={"image": {"alt": "Perplexity against the share of bytes left: layers and MLP rows rise steeply to the left; zeros stand at full size, higher by magnitude than activation-aware"}} tags=["nbval-ignore-output"]
 _ = plots.quality_against_size(results.shown(LAB, rows)) if rows else None
 
-# %% mystnb={"image": {"alt": "Perplexity without each layer in turn: the first layer is indispensable, the second and the last matter, the middle ones hardly"}} tags=["nbval-ignore-output"]
+# %% mystnb={"image": {"alt": "Perplexity without each layer in turn: the first towers over all, the last stands out, and the one with the least influence hardly matters"}} tags=["nbval-ignore-output"]
 _ = plots.quality_by_layer(results.shown(LAB, rows)) if rows else None
 
 # %% [markdown]
 # ### Explain
 #
-# Bytes and time fall by what was taken out. Which part it is decides everything else: without
-# the first layer there is no model, without a middle one hardly a difference. And a weight is as
-# important as what it multiplies.
+# Bytes fall by what was taken out. Time can follow where bytes are what a token waits for; a call
+# costs as much for a narrower matrix, so where calls decide only whole layers save time. Which
+# part goes decides the rest: without the first layer there is no model, without the one that
+# turns the stream least you lose little. And a weight is as important as what it multiplies.
 
 # %% tags=["nbval-ignore-output"]
 for what in ("3 layers out", "MLP 75%") if base else ():
@@ -669,6 +670,7 @@ for what in ("3 layers out", "MLP 75%") if base else ():
 assert not base or took["half zeros"].lies_in(0.75, 1.35) is not False, took
 for rule in ("half zeros", "2:4") if base else ():
     assert by[rule, "activation-aware"] < 0.9 * by[rule, "magnitude"], by
+assert not base or without[gone[0]] < 1.5 * scores["as loaded"], without
 assert not base or without[gone[0]] < without[len(influence) - 1] < without[0] / 3, without
 assert not base or scores["1 layers out"] < scores["3 layers out"], scores
 if base:
@@ -716,7 +718,7 @@ else:
     train = language.windows(
         tokenizer, "train", pick(cpu=400, gpu=200, tiny=40), size[1] // 2
     )
-    norms, influence = masks.watch(start, train[:4].to(here.device))
+    norms, influence = masks.watch(start, train[:2].to(here.device))
 
 
 def loss(model, ids):
@@ -744,7 +746,7 @@ def scored(model):
 
 def trained(arm, seed):
     """A row: perplexity before and after a training that depends on `seed` alone."""
-    model, steps = arms[arm](), pick(cpu=6, gpu=40, tiny=3)
+    model, steps = arms[arm](), pick(cpu=6 if RECORDED else 3, gpu=40, tiny=3)
     left = model.num_parameters() / start.num_parameters()
     row = {"kind": "recovery", "arm": arm, "seed": seed, "left": left, "steps": steps}
     row["before"] = before[arm] = before.get(arm) or scored(model)  # no seed changes it
@@ -754,7 +756,7 @@ def trained(arm, seed):
 
 
 # %% [markdown]
-# One seed here; `make record` trains more arms with three.
+# One seed and few steps here; `make record` trains more arms, for longer, with three.
 
 # %% tags=["nbval-ignore-output"]
 seeds = range(3 if RECORDED else 1)
@@ -802,8 +804,8 @@ _ = plots.recovery(results.shown(LAB, rows)) if rows else None
 # %% [markdown]
 # ### Explain
 #
-# The pruned model gets better, and most of that is the text: the control gets better by almost
-# as much. Without it you would have called all of it recovery.
+# The pruned model gets better, and most of that is the text: the control, which had nothing to
+# recover, gets better by more than half as much. Without it you would have called all of it recovery.
 
 # %% tags=["nbval-ignore-output"]
 for (arm, seed), (gap, after) in gaps.items():
@@ -819,8 +821,7 @@ for (arm, seed), (gap, after) in gaps.items():
 if start:
     pruned, control = of["one layer out", 0], of["not pruned", 0]
     fell = [math.log(r["before"] / r["after"]) for r in (control, pruned)]
-    assert pruned["after"] < control["before"], "it looks like more than full recovery"
-    assert fell[0] > 0.4 * fell[1], fell  # most of what looks like recovery is the text
+    assert fell[0] > 0.5 * fell[1], fell  # most of what looks like recovery is the text
 
 # %% [markdown]
 # ## Your turn

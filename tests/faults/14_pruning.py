@@ -82,6 +82,13 @@ FAULTS = [
     ),
     (
         'for rule in ("half zeros", "2:4") if base',
+        'without[gone[0]] = 2 * scores["as loaded"]\n'
+        'for rule in ("half zeros", "2:4") if base',
+        'without[gone[0]] < 1.5 * scores["as loaded"]',
+    ),
+    ('["0.mlp.up_proj"].weight.half()', '["0.mlp.up_proj"].weight.float()', "per_byte =="),
+    (
+        'for rule in ("half zeros", "2:4") if base',
         'scores["3 layers out"] = 1\nfor rule in ("half zeros", "2:4") if base',
         'scores["1 layers out"] < scores["3 layers out"]',
     ),
@@ -95,21 +102,14 @@ FAULTS = [
     ),
     (
         "for (arm, seed), (gap, after) in gaps.items():",
-        'gaps["one layer out", 0][1] *= -1\n'
-        "for (arm, seed), (gap, after) in gaps.items():",
+        'gaps["one layer out", 0][1] *= -1\nfor (arm, seed), (gap, after) in gaps.items():',
         'arm == "not pruned" or after > 0',
     ),
     (
         "pruned, control = of[",
         'of["not pruned", 0]["after"] = 0.999 * of["not pruned", 0]["before"]; '
         "pruned, control = of[",
-        "fell[0] > 0.4 * fell[1]",
-    ),
-    (
-        "pruned, control = of[",
-        'of["one layer out", 0]["after"] = of["one layer out", 0]["before"] - 0.001; '
-        "pruned, control = of[",
-        'pruned["after"] < control["before"]',
+        "fell[0] > 0.5 * fell[1]",
     ),
     # Your turn
     ("my_share = None", "my_share = 0.2", "my_share is None or"),
