@@ -13,7 +13,7 @@
 # | --- | --- |
 # | You will | **predict** the peak of a training step in ten ways; **decide** from an error's text what ran out |
 # | Before | 01_model_size |
-# | Minutes | 50 to read, 2 to run |
+# | Minutes | 50 to read, 1 to run |
 # | CPU | 2 GiB RAM, no disk |
 # | GPU | 8 GiB VRAM |
 # | Theory | [Where do the bytes go?](../book/12_memory.md) |
