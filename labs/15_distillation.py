@@ -13,7 +13,7 @@
 # | --- | --- |
 # | You will | **measure** what a teacher's outputs add, with an interval; **count** what the teacher costs |
 # | Before | 13_quantization, 14_pruning |
-# | Minutes | 45 to read, 5 to run |
+# | Minutes | 45 to read, 1 to run, 5 to record |
 # | CPU | 6 GiB RAM, 0.6 GB disk |
 # | GPU | 8 GiB VRAM |
 # | Theory | [Can a small model learn what the large one knows?](../book/15_distillation.md) |
@@ -105,8 +105,9 @@ for t in 1, 4, 16:
     print(f"T = {t}: {pull:.4f}, times T squared {t * t * pull:.2f}")
 
 # %% [markdown]
-# It falls faster than T, so Hinton's loss carries a factor of T squared. With it the pull comes
-# to rest at the distance of the outputs themselves: at a high T the student matches *logits*.
+# It falls faster than T, so Hinton's loss carries a factor of T squared. With it the pull tends
+# to the centred output over the number of classes, here (8 - 13 / 3) / 3 = 1.22: at a high T the
+# student matches *logits*.
 #
 # A teacher with 256 hidden units has seen 4,000 labelled digits. A student has 32 or only 4
 # hidden units. **Which of these does a teacher help: a student with 100 labels, one with 800
@@ -118,7 +119,7 @@ my_guess = None  # (helps, helps, helps)
 # %% [markdown]
 # ### Run
 #
-# One run proves nothing here: two seeds differ by as much as two methods. So every network is
+# One run proves nothing here: two seeds can differ by as much as two methods. So every network is
 # trained several times at once, and each pair (with teacher, without) starts from the same
 # weights, with the same labels.
 
@@ -142,7 +143,7 @@ def from_labels(model):
 
 
 # %% tags=["nbval-ignore-output"]
-steps = pick(cpu=300, gpu=300, tiny=200)
+steps = pick(cpu=300 if RECORDED else 240, gpu=300, tiny=200)
 taught, own = {}, torch.arange(seeds, device=here.device)[:, None]
 for labels, places in {4000: every, 100: few[100]}.items():
     model = nets(pick(cpu=256, gpu=256, tiny=96), first=1)
@@ -182,7 +183,7 @@ def student(hidden, labels, teacher, way, t=1.0):
 ways = [("labels", 1), ("logits", 1), ("logits", 4), ("logits of all images", 4)]
 ways += [("features", 1)]
 jobs = [(h, n, 4000, *w) for h, n in ((32, 100), (4, 800)) for w in ways]
-narrow = pick(cpu=(4, 8, 16), gpu=(4, 8, 16), tiny=(4,))
+narrow = pick(cpu=(4, 8, 16) if RECORDED else (4, 16), gpu=(4, 8, 16), tiny=(4,))
 jobs += [(h, 100, 4000, *w) for h in narrow for w in (ways[0], ways[3])]
 jobs += [(32, 100, 100, *w) for w in (ways[2], ways[3])]
 seen = {job: student(*job) for job in progress(jobs, "students")}
@@ -219,9 +220,8 @@ _ = plots.accuracy_by_width(results.shown(LAB, rows))
 #
 # The teacher helps with what the *student lacks*. With 100 labels that is knowledge, and the
 # teacher has it: its outputs help, and most of all where it is asked about images that nobody
-# labelled. With 4 hidden units it is room, and no output gives room: no gain can be shown, and
-# between seeds lies more than between methods. A teacher that has seen the same 100 labels knows
-# next to nothing more.
+# labelled. With 4 hidden units it is room: matching the logits at T = 4 shows no gain, it may even
+# do harm. A teacher that has seen the same 100 labels knows next to nothing more.
 
 # %% tags=["nbval-ignore-output"]
 helped, half = gain(32, 100, 4000, "logits", 4)
@@ -269,7 +269,7 @@ for gone in 2, 15:
 # budget, a handful of steps on the same text (Python's help topics, which the teacher has not
 # been tuned to), and learns from the next token in it (labels) or from the teacher's logits.
 #
-# **Order them by perplexity on text that none has seen: scratch or pruned start, labels or
+# **Order them by perplexity on text that none learned from: scratch or pruned start, labels or
 # teacher. And does the best of them come to the teacher, or below it?**
 
 # %%
@@ -287,12 +287,15 @@ except (load.MissingInput, ImportError) as missing:
     print(missing)
     model = tokenizer = None
 real = model is not None
-n_train = pick(cpu=12 if RECORDED else 6, gpu=64, tiny=8)
+n_train = pick(cpu=12 if RECORDED else 6, gpu=24, tiny=8)
+n_held = pick(cpu=4, gpu=8, tiny=2)  # of the same text, to choose a learning rate by
 n_test = pick(cpu=4 if RECORDED else 3, gpu=16, tiny=4)
 time_tokens = pick(cpu=96, gpu=256, tiny=32)
-lm = distilling.subject(model, tokenizer, train=n_train, test=n_test, time=time_tokens)
-teacher = lm.teacher.to(here.device)
-train, test = lm.train.to(here.device), lm.test.to(here.device)  # [n, time] each
+lm = distilling.subject(
+    model, tokenizer, train=n_train + n_held, test=n_test, time=time_tokens
+)
+teacher, test = lm.teacher.to(here.device), lm.test.to(here.device)  # test [n, time]
+train, held_out = lm.train.to(here.device).split([n_train, n_held])  # [n, time] each
 of_teacher = language.perplexity(teacher, test)
 
 # %% [markdown]
@@ -313,18 +316,18 @@ depth = len(teacher.model.layers)
 fewer = [2] + [depth // 2] * RECORDED  # layers that the students lack
 STARTS = "scratch", "pruned"
 stored = distilling.store(teacher, train)  # the teacher runs once for all that follow
+ways = {"labels": None, "teacher": stored}
 
 
 # %% [markdown]
-# Each loss gets the rate that suited it best of four: logits ask for smaller steps than labels,
-# for the student starts near its teacher. They are softened by T = 2.
+# One student. Logits are softened by T = 2. From scratch the rate is 1e-3, whatever the loss.
 
 
 # %% tags=["nbval-ignore-output"]
 RATES = {"labels": 2e-4 if real else 5e-4, "teacher": 5e-5 if real else 5e-4}
 
 
-def arm(start, source, seed=0):
+def arm(start, source, seed=0, lr=None, score=test):
     """A student trained from `start`, by labels (`source` None) or by a teacher's logits."""
     pruned = slimming.drop_layers(teacher, start[1])
     new = start[0] == "scratch"
@@ -333,22 +336,51 @@ def arm(start, source, seed=0):
         made,
         train,
         steps=pick(cpu=6 if RECORDED else 4, gpu=48, tiny=6),
-        lr=1e-3 if new else RATES["teacher" if source else "labels"],
+        lr=lr or (1e-3 if new else RATES["teacher" if source else "labels"]),
         batch=1,
         seed=seed,
         loss=None if source is None else distilling.from_teacher(source, 2.0),
     )
-    return made, language.perplexity(made, test)
+    return made, language.perplexity(made, score)
+
+
+# %% [markdown]
+# Each loss needs a rate of its own, and one picked on the test text would flatter its score. So
+# both losses try the same four, and the student is judged on windows that no student learns from
+# and no score is read from. That takes eight students, so a recording chooses; elsewhere the
+# rates above hold, which are those that a recording chose.
+
+
+# %% tags=["nbval-ignore-output"]
+TRIED = 2e-5, 6e-5, 2e-4, 6e-4
+windows = torch.cat([train, held_out, test])
+assert len(windows.unique(dim=0)) == len(windows), "one text learned, chosen by and scored"
+
+
+def by_rate(source):
+    """Perplexity on the windows held out of a student's training, for each rate."""
+    start = "pruned", least(fewer[0])
+    return {lr: arm(start, source, lr=lr, score=held_out)[1] for lr in TRIED}
+
+
+rows = []
+for way, source in ways.items() if RECORDED else ():
+    told = by_rate(source)
+    RATES[way] = min(told, key=told.get)
+    rows += [
+        {"kind": "rate", "way": way, "rate": lr, "perplexity": told[lr]} for lr in TRIED
+    ]
+results.record(LAB, rows)
 
 
 # %% tags=["nbval-ignore-output"]
 seen = {("teacher", None, 0, 0): of_teacher}
-ways = {"labels": None, "teacher": stored}
 for gone in fewer:
     which = least(gone)
     pruned = slimming.drop_layers(teacher, which)
     seen["pruned", None, gone, 0] = language.perplexity(pruned, test)
-    tries = [(s, w, n) for n in range(3 if RECORDED else 1) for s in STARTS for w in ways]
+    n_seeds = 3 if RECORDED and gone == fewer[0] else 1
+    tries = [(s, w, n) for n in range(n_seeds) for s in STARTS for w in ways]
     for start, way, seed in progress(tries, "students"):
         made, told = arm((start, which), ways[way], seed)
         seen[start, way, gone, seed] = told
@@ -357,8 +389,8 @@ for gone in fewer:
 del made, pruned
 
 # %% [markdown]
-# The teacher has not seen such text either. Recorded only: it first gets the same steps on it
-# itself, then it teaches.
+# The teacher was not tuned to this text either. Recorded only: it first gets the same steps on
+# it itself, then it teaches.
 
 # %% tags=["nbval-ignore-output"]
 if RECORDED:
@@ -386,7 +418,7 @@ _ = plots.perplexity_by_start(results.shown(LAB, rows))
 #
 # The start decides: weights that somebody trained for months are worth more than any loss that
 # a handful of steps can minimise. From there both losses mend what the pruning broke, labels by
-# more: they teach the new text too. Logits lead to where the teacher is, and it has not seen it.
+# more: they teach this text too. Logits lead to where the teacher is, and it was not tuned to it.
 # The cure is known from practice: train the teacher on the text a little, then let it teach.
 
 # %% tags=["nbval-ignore-output"]
@@ -396,7 +428,7 @@ mended = {way: seen["pruned", way, start, one] for way in ways}
 broken = seen["pruned", None, start, one]
 assert max(mended.values()) < min(scratch) / 3, "no loss makes up for the start"
 assert mended["teacher"] < broken, "the teacher mends what the pruning broke"
-assert not real or mended["labels"] < mended["teacher"], "it has not seen such text"
+assert not real or mended["labels"] < mended["teacher"], "it was not tuned to this text"
 assert mended["teacher"] > 0.97 * of_teacher, "no better than who teaches"
 
 # %% [markdown]
@@ -529,7 +561,7 @@ _ = plots.kept_by_bytes(results.shown(LAB, files))
 # The article says that distillation carries knowledge over and lowers complexity (降低模型复杂度).
 # The student is smaller; the *training* is not, unless the teacher's outputs were stored first,
 # on a machine that holds it. A few logits a token keep most of what it said. What they leave out
-# is its doubt, so the student is a little too sure: scaled up to sum to one they are biased.
+# is its doubt: scaled up to sum to one they are biased, and can make the student too sure.
 
 # %% tags=["nbval-ignore-output"]
 assert 0.7 < mass[64] < 1.001, mass
@@ -640,7 +672,7 @@ def technique(name, what, ratio, perplexity, base="SmolLM2 as loaded"):
         bytes_ratio=table[what]["bytes"] / table[base_of[base]]["bytes"],
         of="weights",
         time_ratio=ratio.value if quiet(ratio) else None,
-        quality=("perplexity", of_teacher, perplexity),
+        quality=("perplexity", table[base_of[base]]["perplexity"], perplexity),
         effort="a training run",
         why_no_time="" if quiet(ratio) else "no product here, or too noisy to time",
     )
@@ -651,7 +683,9 @@ if real:
     slim, in_16 = "pruned, distilled", "SmolLM2 in 16 bit"
     rows += [
         technique("distillation from scratch", slim, thinner, scratch[1], in_16),
-        technique("pruning and distillation", slim, thinner, mended["teacher"], in_16),
+        technique(
+            "pruning and distillation", slim, thinner, table[slim]["perplexity"], in_16
+        ),
         technique(
             f"pruning, distillation, {four}", last, stacked, table[last]["perplexity"]
         ),
@@ -698,7 +732,8 @@ slim = table["pruned, distilled"]
 assert 0.99 < bits_4["bytes"] / counted < 1.01, (bits_4, counted)
 assert 0.97 < eight["perplexity"] / slim["perplexity"] < 1.03, (eight, slim)
 assert bits_4["perplexity"] > 0.99 * slim["perplexity"], "four bits are not free"
-assert stacked is None or stacked.lies_in(0.03, 0.8) is not False, stacked
+launched = here.is_gpu or stacked is None  # there so small a product is mostly its launch
+assert launched or stacked.lies_in(0.03, 0.8) is not False, stacked
 assert thinner.lies_in(0.6, 1.15) is not False, thinner
 
 # %% [markdown]

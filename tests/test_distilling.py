@@ -1,5 +1,6 @@
 """Distillation: the soft loss against torch's own, stacked nets against torch's, stores."""
 
+import math
 import re
 
 from gpulab_utils import distilling, slimming, small_gpt
@@ -29,6 +30,14 @@ def test_all_logits_stored_are_the_teacher_s():
     ours = distilling.soft_loss(student, logits, 2.0, places)
     whole = distilling.soft_loss(student, teacher, 2.0)
     assert ours.item() == pytest.approx(whole.item(), rel=1e-5)
+
+
+def test_only_the_teacher_s_largest_are_scaled_up():
+    """Two of four alike: 1/2 each for the teacher, 1/4 for a student that says nothing."""
+    some = distilling.Stored(torch.zeros(1, 1), torch.tensor([[[5.0, 5.0, 0.0, -1.0]]]))
+    some = some.largest(2)
+    told = distilling.soft_loss(torch.zeros(1, 1, 4), some.logits, 1.0, some.places)
+    assert told.item() == pytest.approx(math.log(2))
 
 
 def test_a_store_knows_its_windows():
@@ -74,8 +83,9 @@ def test_stacked_nets_learn_as_if_alone():
 
 
 def test_interval_by_hand():
-    """0, 2: mean 1, deviation sqrt(2), over sqrt(2) is 1, times 12.706."""
+    """0, 2: mean 1, deviation sqrt(2), over sqrt(2) is 1, times 12.706; 15 and 1: 4 / 4."""
     assert distilling.interval([0.0, 2.0]) == pytest.approx((1.0, 12.706))
+    assert distilling.interval([0.0] * 15 + [16.0]) == pytest.approx((1.0, 2.131))
     with pytest.raises(ValueError, match="needs 2 to 20 values, got 1"):
         distilling.interval([1.0])
 

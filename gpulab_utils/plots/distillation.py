@@ -57,14 +57,20 @@ def accuracy_by_width(runs: list):
 
 
 def perplexity_by_start(runs: list):
-    """Perplexity of every student, one point a seed; the teacher's as a line."""
+    """Perplexity of every student, a point a seed, and their mean; the teacher's a line."""
     fig, ax = figure("perplexity on unseen text", "", log="x", height=4.4, width=9)
     for (label, rows), look in zip(of_kind(runs, "arm"), LINES, strict=False):
         mine = [r for r in rows if r["start"] != "teacher" or r["way"]][::-1]
         x, y = [r["perplexity"] for r in mine], [_arm(r) for r in mine]
         ax.plot(x, y, label=f"{rows[0]['model']}, {label}", **look | {"linestyle": ""})
+        for name in dict.fromkeys(y):
+            told = [v for v, n in zip(x, y, strict=True) if n == name]
+            mean, at = sum(told) / len(told), (max(told), name)
+            text = f"{mean:,.{1 if mean < 100 else 0}f}"
+            ax.annotate(text, at, xytext=(8, -4), textcoords="offset points", color=MUTED)
         (own,) = [r for r in rows if r["start"] == "teacher" and not r["way"]]
         ax.axvline(own["perplexity"], color=MUTED, linewidth=1)
+    ax.margins(x=0.1)
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False)
     return fig
 

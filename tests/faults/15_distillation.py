@@ -25,6 +25,16 @@ FAULTS = [
     ),
     # From scratch, distilled, pruned, or both: where should a student start?
     (
+        "train, held_out = lm.train.to(here.device).split([n_train, n_held])",
+        "train = lm.train.to(here.device)[:n_train]; held_out = train[:n_held]",
+        "len(windows.unique(dim=0)) == len(windows)",
+    ),
+    (
+        "windows = torch.cat([train, held_out, test])",
+        "windows = torch.cat([train, test, test])",
+        "len(windows.unique(dim=0)) == len(windows)",
+    ),
+    (
         'new = start[0] == "scratch"',
         "new = False",
         "max(mended.values()) < min(scratch) / 3",
