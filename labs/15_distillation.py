@@ -13,7 +13,7 @@
 # | --- | --- |
 # | You will | **measure** what a teacher's outputs add, with an interval; **count** what the teacher costs |
 # | Before | 13_quantization, 14_pruning |
-# | Minutes | 45 to read, 1 to run, 5 to record |
+# | Minutes | 45 to read, 1 to run, 6 to record |
 # | CPU | 6 GiB RAM, 0.6 GB disk |
 # | GPU | 8 GiB VRAM |
 # | Theory | [Can a small model learn what the large one knows?](../book/15_distillation.md) |
@@ -335,7 +335,7 @@ def arm(start, source, seed=0, lr=None, score=test):
     slimming.recover(
         made,
         train,
-        steps=pick(cpu=6 if RECORDED else 4, gpu=48, tiny=6),
+        steps=pick(cpu=6 if RECORDED else 3, gpu=48, tiny=6),
         lr=lr or (1e-3 if new else RATES["teacher" if source else "labels"]),
         batch=1,
         seed=seed,

@@ -70,7 +70,7 @@ def perplexity_by_start(runs: list):
             ax.annotate(text, at, xytext=(8, -4), textcoords="offset points", color=MUTED)
         (own,) = [r for r in rows if r["start"] == "teacher" and not r["way"]]
         ax.axvline(own["perplexity"], color=MUTED, linewidth=1)
-    ax.margins(x=0.1)
+    ax.margins(x=0.15)
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False)
     return fig
 
