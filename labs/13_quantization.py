@@ -517,7 +517,8 @@ results.record(LAB, [*quality, *token])
 # ### See
 
 # %% mystnb={"image": {"alt": "Rise of perplexity against bits a weight: SmolLM2 loses most at four bits, published 7B and 13B models far less; formats that share the model's grid are hollow and lie near zero"}} tags=["nbval-ignore-output"]
-_ = plots.quality_by_bits(results.shown(LAB, quality))
+runs = results.shown(LAB, quality)  # without a model and a recording there is none to draw
+_ = plots.quality_by_bits(runs) if any(run.rows for run in runs) else None
 plots.quantization.show_quality(results.shown(LAB, [*quality, *token]))
 
 # %% [markdown]
