@@ -64,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
     )
     record = _add(commands, "record", _record, "run labs and keep what they measure")
     record.add_argument("names", nargs="*", metavar="NAME", help="18 or 18_run_13b; all")
-    record.add_argument("--seconds", type=float, default=300, help="limit a lab (300)")
+    record.add_argument("--seconds", type=float, default=600, help="limit a lab (600)")
     record.add_argument(
         "--rehearse",
         action="store_true",

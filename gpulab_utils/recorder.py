@@ -48,7 +48,7 @@ def _turn(slug: str) -> tuple:
 def record(
     names: list[str] = (),
     *,
-    limit_s: float = 300,
+    limit_s: float = 600,
     rehearse: bool = False,
     folder: Path | None = None,
 ) -> int:
