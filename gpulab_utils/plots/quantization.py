@@ -125,9 +125,12 @@ def time_by_int8_rows(runs: list):
 
 def table_of(run) -> list[tuple]:
     """(format, bits, MB, as loaded, shuffled, KL, same grid, tokens/s, those dequantized
-    first) of one recording, by bits."""
+    first) of one recording, by bits. Tokens/s are bf16's by the clock over each product's
+    ratio to it, which was taken in turns: clocks of different minutes do not compare."""
     scored = [r for r in run.rows if r.get("kind") == "quality"]
-    speed = {r["product"]: 1 / r["wall_s"] for r in run.rows if r.get("kind") == "token"}
+    timed = [r for r in run.rows if r.get("kind") == "token"]
+    plain = next((r["wall_s"] for r in timed if r["product"] == "bf16"), None)
+    speed = {r["product"]: 1 / (plain * r["times_bf16"]) for r in timed}
     base = next((r["perplexity"] for r in scored if r["format"] == "fp32"), None)
     found = []
     for name in dict.fromkeys(r["format"] for r in scored):
