@@ -116,6 +116,7 @@ def _batch(sources: list[str], limit_s: float) -> list[End]:
     """The ends of `sources`, from one runner; it forks once a program, where it can."""
     paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    env["OMP_NUM_THREADS"] = "1"  # a fork after an operation on two threads hangs
     with tempfile.TemporaryDirectory() as folder:
         ask = json.dumps({"sources": sources, "limit_s": limit_s, "folder": folder})
         command = [sys.executable, "-m", "gpulab_utils.programs.child"]
