@@ -66,6 +66,7 @@ def wire(n_bytes: int, place, tries: int = 4) -> int | None:
     for _ in range(tries):
         meet(place)
         before = sent_bytes()
+        meet(place)  # else another has sent some before this one has read
         seconds(n_bytes, place)
         meet(place)
         counts += [sent_bytes() - before] if before is not None else []
