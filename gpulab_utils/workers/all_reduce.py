@@ -57,23 +57,26 @@ def sent_bytes() -> int | None:
     return int(path.read_text()) if path.exists() else None
 
 
-def wire(n_bytes: int, place, tries: int = 4) -> int | None:
-    """Bytes on the loopback during one all-reduce of `n_bytes`, all ranks together.
+def on_loopback(run, tries: int = 3) -> int | None:
+    """Bytes on the loopback while all ranks `run()`, headers too; None on cards.
 
-    Others use it too and can only add: the least of the tries counts. None on cards.
+    Others use it too and can only add: the least of the tries counts.
     """
-    counts = []
+    place, counts = torch.device("cpu"), []
+    if dist.get_backend() != "gloo" or sent_bytes() is None:
+        return None
     for _ in range(tries):
         meet(place)
         before = sent_bytes()
         meet(place)  # else another has sent some before this one has read
-        seconds(n_bytes, place)
+        run()
         meet(place)
-        counts += [sent_bytes() - before] if before is not None else []
-    return min(counts, default=None) if dist.get_backend() == "gloo" else None
+        counts.append(sent_bytes() - before)
+    return min(counts)
 
 
 if __name__ == "__main__":
     with joined() as (ask, place):
         took, most = sweep(ask["sizes"], ask["rounds"], place), max(ask["sizes"])
-        tell({"seconds": took, "sums": sums(most, place), "wire": wire(most, place)})
+        sent = on_loopback(lambda: seconds(most, place), tries=4)
+        tell({"seconds": took, "sums": sums(most, place), "wire": sent})

@@ -10,8 +10,8 @@ from itertools import islice
 
 from gpulab_utils import small_gpt
 from gpulab_utils.workers import gpt
-from gpulab_utils.workers.all_reduce import meet
-from gpulab_utils.workers.wire import Wire, collective, on_loopback, seconds
+from gpulab_utils.workers.all_reduce import meet, on_loopback
+from gpulab_utils.workers.wire import Wire, collective, seconds
 
 import torch
 import torch.distributed as dist

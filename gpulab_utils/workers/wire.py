@@ -7,7 +7,7 @@ bytes are those of the whole tensor: the one that is summed, scattered or put to
 import time
 from collections import Counter
 
-from gpulab_utils.workers.all_reduce import meet, sent_bytes
+from gpulab_utils.workers.all_reduce import meet
 
 import torch
 import torch.distributed as dist
@@ -58,24 +58,6 @@ def _whole(kind: str, args: tuple, family: str) -> int:
     # c10d: (output, input, ...), except for sums and broadcasts, which work in place.
     tensor = args[1 if kind == "reduce_scatter" else 0]
     return sum(t.nbytes for t in ([tensor] if isinstance(tensor, torch.Tensor) else tensor))
-
-
-def on_loopback(run, tries: int = 3) -> int | None:
-    """Bytes on the loopback while all ranks `run()`, headers too; None on cards.
-
-    Others use it too and can only add: the least of the tries counts.
-    """
-    place, counts = torch.device("cpu"), []
-    if dist.get_backend() != "gloo" or sent_bytes() is None:
-        return None
-    for _ in range(tries):
-        meet(place)
-        before = sent_bytes()
-        meet(place)  # else another has sent some before this one has read
-        run()
-        meet(place)
-        counts.append(sent_bytes() - before)
-    return min(counts)
 
 
 def collective(kind: str, n_bytes: int, place):
