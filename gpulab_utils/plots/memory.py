@@ -22,7 +22,8 @@ def bytes_over_step(runs: list, way: str = "plain"):
     top = 1.12 * max(map(sum, zip(*stack, strict=True)))
     for phase, at in row["begins"]:
         ax.axvline(at, color=MUTED, linewidth=1, linestyle=":")
-        ax.annotate(phase, (at, top), color=MUTED, va="top", fontsize=9)
+        beside = {"xytext": (3, 0), "textcoords": "offset points"}
+        ax.annotate(phase, (at, top), color=MUTED, va="top", fontsize=9, **beside)
     ax.set(ylim=(0, top), xlim=(0, x[-1]), title=f"{way}, {label}")
     handles, labels = ax.get_legend_handles_labels()
     ax.legend(
