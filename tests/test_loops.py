@@ -6,7 +6,7 @@ import itertools
 import os
 from contextlib import redirect_stderr
 
-from gpulab_utils import loops, programs
+from gpulab_utils import loops, memory, programs
 
 import pytest
 import torch
@@ -229,3 +229,156 @@ def test_the_loss_is_asked_for_no_more_often_than_told():
     assert run.losses == pytest.approx(
         [sum(every.losses[:5]) / 5, sum(every.losses[5:]) / 5]
     )
+
+
+def test_a_run_tells_how_many_samples_its_whole_batches_had():
+    rung = dataclasses.replace(loops.CNN.base, batch=32)
+    assert loops.Run(loops.CNN, rung, data=few(loops.CNN, 70))(40) == 64
+    assert loops.Run(loops.CNN, rung, data=few(loops.CNN, 70))(70) == 70
+
+
+def test_the_rate_is_chosen_on_training_data_alone():
+    """Every training item is on one side of the cut, every digit on both, no test item."""
+    held = loops.held_out(loops.CNN)
+    asked = []
+    real = loops.CNN.data
+    spied = dataclasses.replace(loops.CNN, data=lambda s: (asked.append(s), real(s))[1])
+    parts = [loops.held_out(spied).data(split).tensors for split in ("train", "test")]
+    assert asked == ["train", "train"]
+    assert [len(images) for images, _ in parts] == [3200, 800]
+    whole = real("train").tensors[0]
+    found = torch.cat([images for images, _ in parts])
+    assert sorted(found.sum((1, 2, 3)).tolist()) == sorted(whole.sum((1, 2, 3)).tolist())
+    for _, labels in parts:
+        counts = labels.bincount()
+        assert counts.min() == counts.max(), "sorted by label: a fifth of each"
+    assert torch.equal(held.data("test").tensors[0], whole[4::5])
+
+
+def toy() -> loops.Task:
+    """One weight, better the larger it grows."""
+
+    class Pull(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(1))
+
+        def forward(self, x):
+            return torch.stack([-self.weight * x, self.weight * x], -1)
+
+    tensors = torch.ones(50, 1), torch.ones(50, 1, dtype=torch.long)
+    sgd = lambda params, lr, fused: torch.optim.SGD(params, lr=lr)  # noqa: E731
+    return loops.Task("toy", Pull, sgd, lambda s: TensorDataset(*tensors), loops.Rung(), ())
+
+
+def test_the_rate_with_the_least_loss_wins_and_an_edge_is_told():
+    grid = loops.doublings(0.01, 0, 3)
+    found = loops.choose_rate(toy(), loops.Rung(), grid, samples=8, seeds=(0, 1))
+    assert found.rate == grid[-1], "the more the better here"
+    assert found.at_edge
+    assert list(found.losses) == grid
+    assert len(found.rows) == 2 * len(grid)
+    assert found.accuracy(grid[-1]) == 1
+    rates = (*grid, float("inf"))
+    found = loops.choose_rate(toy(), loops.Rung(), rates, samples=8, seeds=(0,))
+    assert (found.rate, found.at_edge) == (grid[-1], False)
+    with pytest.raises(ValueError, match="every rate diverges"):
+        loops.choose_rate(toy(), loops.Rung(), rates[-1:], samples=8, seeds=(0,))
+
+
+def test_ends_train_once_what_no_bit_tells_apart(monkeypatch):
+    monkeypatch.setenv("GPULAB_DEVICE", "cpu")  # a GPU has a rung more
+    made = []
+    real = loops.ends.__globals__["Run"]
+    counted = lambda *a, **k: (made.append(a[1].name), real(*a, **k))[1]  # noqa: E731
+    monkeypatch.setitem(loops.ends.__globals__, "Run", counted)
+    rungs = loops.ladder(loops.CNN, 32, compiles=False)
+    rows = loops.ends(loops.CNN, rungs[:4], samples=96, seeds=(0, 1), items=100)
+    assert made == ["as printed", "channels last"] * 2
+    assert [row.get("same_as") for row in rows[:4]] == [None, *["as printed"] * 2, None]
+    assert {(row["samples"], row["items"], row["batch"]) for row in rows} == {(96, 100, 32)}
+    assert rows[0]["loss"] == rows[1]["loss"] != rows[4]["loss"], "another seed"
+    with pytest.raises(ValueError, match="two rungs of one name"):
+        loops.ends(loops.CNN, [rungs[0]] * 2, samples=4)
+
+
+def test_what_trains_once_has_the_same_bits_over_more_than_an_epoch():
+    digits, weights = few(loops.CNN, 40), []
+    for rung in loops.ladder(loops.CNN, 16)[:3]:
+        run = loops.Run(loops.CNN, rung, seed=5, data=digits)
+        run(100)
+        weights.append(torch.cat([p.detach().flatten() for p in run.model.parameters()]))
+    assert all(torch.equal(weights[0], other) for other in weights[1:])
+
+
+def rows(**ends) -> list[dict]:
+    return [
+        {"rung": name, "seed": seed, "accuracy": value}
+        for name, values in ends.items()
+        for seed, value in enumerate(values)
+    ]
+
+
+def test_rungs_are_held_against_each_other_pair_by_pair():
+    """Seeds differ by 0.1, the pairs by 0.01 to 0.03: that is seen. t(2) = 4.303."""
+    told = loops.apart(rows(a=[0.7, 0.8, 0.9], b=[0.71, 0.82, 0.93]), "b", "a")
+    assert told.mean == pytest.approx(0.02)
+    assert told.half == pytest.approx(4.303 * 0.01 / 3**0.5)
+    assert told.equal
+    assert told.open == pytest.approx(told.mean + told.half)
+    assert not loops.apart(rows(a=[0.7, 0.8, 0.9], b=[0.72, 0.82, 0.921]), "b", "a").equal
+    assert loops.apart(rows(a=[0.7, 0.8], b=[0.7, 0.8]), "b", "a").within(1e-9)
+
+
+def test_pairs_need_the_same_seeds():
+    for found in (rows(a=[1, 2], b=[1, 2, 3]), rows(a=[1, 2])):
+        with pytest.raises(ValueError, match="a pair needs the same seeds"):
+            loops.apart(found, "b", "a")
+    with pytest.raises(ValueError, match="needs 2 to 20"):
+        loops.apart(rows(a=[1], b=[2]), "b", "a")
+
+
+@pytest.mark.parametrize("task", [loops.CNN, loops.GPT], ids=["cnn", "gpt"])
+def test_bytes_of_a_rung_are_what_torch_counts(task, monkeypatch):
+    monkeypatch.setenv("GPULAB_DEVICE", "cpu")  # else the allocator is asked, twice
+    monkeypatch.setenv("GPULAB_TINY", "1")
+    base, *_, top = loops.ladder(task, compiles=False)
+    for rung in (base, top):
+        told = loops.peak_bytes(task, rung)
+        run = loops.Run(task, rung)
+        x, y = next(run.batches)
+        parts = {"modules": [run.model], "optimizers": [run.optimizer]}
+        other = memory.peak(lambda run=run, x=x, y=y: run.step(x, y), **parts)
+        assert told.total == pytest.approx(other.total, rel=0.03)
+        weights = sum(p.nbytes for p in run.model.parameters())
+        states = (2 if task is loops.GPT else 1) * weights
+        assert told.by_category["optimizer"] == pytest.approx(states, rel=0.01)
+    assert loops.peak_bytes(task, dataclasses.replace(top, compiled=True)) is None
+
+
+def test_rungs_take_turns(monkeypatch):
+    monkeypatch.setenv("GPULAB_TINY", "1")
+    turn = []
+    real = loops.Run.__call__
+    note = lambda run, n: (turn.append(run.rung.name), real(run, n))[1]  # noqa: E731
+    monkeypatch.setattr(loops.Run, "__call__", note)
+    rungs = loops.ladder(loops.CNN, 8, compiles=False)[:2]
+    threads = torch.get_num_threads()
+    told = loops.turns(loops.CNN, rungs, samples=16, rounds=8, printed=True)
+    assert torch.get_num_threads() == threads
+    names = [rung.name for rung in rungs]
+    assert turn == names * 9, "the first calls count for nothing"
+    assert list(told.seconds) == [*names, loops.TEXT]
+    assert {len(each) for each in told.seconds.values()} == {8}
+    assert all(0 < told.per_s(name) < 1e6 for name in told.seconds)
+    assert told.ratio(loops.TEXT, names[1]).value > 0
+    assert told.first_s.keys() == told.seconds.keys()
+    assert told.ratio(names[0], names[0]).value == 1
+
+
+def test_a_ratio_is_how_many_times_as_fast():
+    told = loops.Turns({"slow": [0.4] * 8, "fast": [0.1] * 8}, {})
+    assert told.ratio("slow", "fast").value == pytest.approx(4)
+    assert told.ratio("slow", "fast").lies_in(2, 8)
+    few_rounds = loops.Turns({"slow": [0.4] * 7, "fast": [0.1] * 7}, {})
+    assert few_rounds.ratio("slow", "fast").lies_in(2, 8) is None

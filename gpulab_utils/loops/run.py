@@ -33,10 +33,12 @@ class Run:
         self.batches = self._endless(data or task.data("train"), seed)
         self.total, self.steps = 0.0, 0
 
-    def __call__(self, samples: int) -> None:
+    def __call__(self, samples: int) -> int:
+        """Train on whole batches until there were `samples`; how many it were."""
         done = 0
         while done < samples:
             done += self.step(*next(self.batches))
+        return done
 
     def step(self, inputs: torch.Tensor, labels: torch.Tensor) -> int:
         """One step; how many samples were in it."""

@@ -34,6 +34,7 @@ class Rung:
 class Task:
     """What is trained: `make()` a model, its optimizer, data of (inputs, labels)."""
 
+    name: str
     make: Callable
     optimizer: Callable  # of (parameters, lr, fused)
     data: Callable  # of "train" or "test": a TensorDataset
@@ -102,6 +103,7 @@ _SAME = (
 # The learning rate grows with the batch (Goyal et al. 2017, arXiv:1706.02677, section 2.1);
 # two epochs of batches of 80 are 100 steps, and those need a little more than that.
 CNN = Task(
+    "cnn",
     lambda: _network()(),
     _sgd,
     _digits,
@@ -113,6 +115,7 @@ CNN = Task(
     ),
 )
 GPT = Task(
+    "gpt",
     _gpt,
     _adamw,
     _windows,
