@@ -20,9 +20,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gpulab_utils import device, folders
-from gpulab_utils.process import below
+from gpulab_utils.process import below, naming
 
 WORKERS = Path(__file__).parent / "workers"
+_launches: list[str] = []  # folders: each stands in the command lines of its processes
 
 
 class RankFailed(RuntimeError):
@@ -55,6 +56,7 @@ class Running:
     def __init__(self, command: list[str], own: dict, ranks: int, env: dict):
         self.ranks, self.limit_s = ranks, own["limit_s"]
         self.folder = folders.folder("ranks")
+        _launches.append(str(self.folder))
         self._end = time.monotonic() + self.limit_s
         command = [*command[:3], f"--log-dir={self.folder / 'logs'}", *command[3:]]
         command += [json.dumps(own | {"folder": str(self.folder)})]
@@ -149,6 +151,17 @@ def launch(script: str | Path, ask: dict | None = None, **options) -> list[dict]
     No process is left when it returns or raises (`RankFailed`, `RankLate`).
     """
     return start(script, ask, **options).wait()
+
+
+def left() -> list[int]:
+    """Processes that still run of this one's launches, by id: none after a `wait`.
+
+    They are found by their command lines, so that one whose launcher is gone counts too.
+
+    >>> left()
+    []
+    """
+    return sorted({pid for folder in _launches for pid in naming(folder)})
 
 
 def slowest(told: Sequence[Sequence[float | None]]) -> list[float]:

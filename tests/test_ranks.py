@@ -242,3 +242,18 @@ def test_what_is_asked_travels_as_json(tmp_path):
     told = ranks.launch(path, {"sizes": [4]}, ranks=1, limit_s=90)[0]
     assert told["ask"] == {"sizes": [4]}
     assert json.dumps(told["limit_s"]) == "90"
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="asks /proc who runs")
+def test_what_a_launch_has_left_is_found_without_its_launcher(tmp_path):
+    running = ranks.start(script(tmp_path, HANGS), ranks=2, limit_s=60)
+    try:
+        files, end = [tmp_path / "0", tmp_path / "1"], time.monotonic() + 60
+        while not all(f.exists() and f.read_text() for f in files):
+            assert time.monotonic() < end, "no rank started"
+            time.sleep(0.1)
+        pids = [int(f.read_text().split()[0]) for f in files]
+        assert set(ranks.left()) == {running.process.pid, *pids}
+    finally:
+        running.stop()
+    assert ranks.left() == []

@@ -29,16 +29,22 @@ class Kill:
 class Ended:
     """How a training ended: its loss, how many lives, which windows in which order.
 
-    `seen` is how often each window went into the weights, `steps` how many steps were
-    begun, those that a kill undid too, `wall_s` the seconds from the start to the end.
+    `seen` is how often each window went into the weights, `begun` the (life, step) of each
+    step that was begun, those that a kill undid too, `wall_s` the seconds from the start
+    to the end.
     """
 
     loss: float
     lives: int
     seen: tuple[int, ...]
     used: tuple[int, ...]
-    steps: int
+    begun: tuple[tuple[int, int], ...]
     wall_s: float
+
+    @property
+    def steps(self) -> int:
+        """How many steps were begun."""
+        return len(self.begun)
 
 
 def draw(seed: int, *, steps: int, ranks: int, pause_s: float) -> Kill:
@@ -97,7 +103,7 @@ def train(
         told, lines = running.wait(), notes(folder)
     last = told[0]
     wall_s = time.monotonic() - start
-    begun = len({(line["life"], line["step"]) for line in lines})
+    begun = tuple(sorted({(line["life"], line["step"]) for line in lines}))
     seen = tuple(last["seen"])
     return Ended(last["loss"], last["life"] + 1, seen, used(lines), begun, wall_s)
 

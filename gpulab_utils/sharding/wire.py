@@ -93,8 +93,9 @@ def fsdp(parts: Sequence[float], *, reshard: bool = True) -> list[Call]:
     """The collectives of one step under FSDP2, in their order; the root is `parts[0]`.
 
     Parameters are gathered forward, and again backward where `reshard` gave them away
-    (never the root's); gradients are scattered. Source: ZeRO, Rajbhandari et al., 2020,
-    section 7: 3 x the parameters against the 2 x of an all-reduce.
+    (never the root's), one group ahead; gradients are scattered. Source: ZeRO,
+    Rajbhandari et al., 2020, section 7: 3 x the parameters against the 2 x of an
+    all-reduce.
 
     >>> [c.n_bytes for c in fsdp([10, 20]) if c.kind == "all_gather"]
     [10, 20, 20]
@@ -104,7 +105,10 @@ def fsdp(parts: Sequence[float], *, reshard: bool = True) -> list[Call]:
     root, *layers = parts
     forward = [Call("all_gather", n) for n in (root, *layers)]
     again = [Call("all_gather", n) for n in reversed(layers) if reshard]
-    return forward + again + [Call("reduce_scatter", n) for n in (*reversed(layers), root)]
+    backward = again[:1]
+    for i, n in enumerate((*reversed(layers), root)):  # the next is on its way by then
+        backward += [*again[i + 1 : i + 2], Call("reduce_scatter", n)]
+    return forward + backward
 
 
 def tensor_parallel(tokens: int, hidden: int, layers: int, *, width: int = 2) -> list[Call]:

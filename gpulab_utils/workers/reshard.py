@@ -60,7 +60,7 @@ def carried(ask: dict, place) -> dict:
     drawn = small_gpt.batches("train", batch=ask["batch"], time=ask["time"])
     for tokens in islice(drawn, start, start + ask.get("steps", 0)):
         mine = tokens.chunk(dist.get_world_size())[dist.get_rank()].to(place)
-        loss = torch.tensor(sharded_steps.step(model, optimizer, mine))
+        loss = torch.tensor(sharded_steps.step(model, optimizer, mine), device=place)
         dist.all_reduce(loss)
         found["losses"].append(loss.item() / dist.get_world_size())
     found |= {"digest": digest(model, optimizer)}

@@ -1,7 +1,7 @@
 """One small GPT in one rank of several, alone, with DDP and with FSDP2.
 
 `trained` finds losses, bytes and calls, `clocked` seconds. Asked: `shape`, `batch`, `time`;
-`steps` for the one, `sizes` and `rounds` for the other; `ways`, all or three by default.
+`steps` for the one, `sizes` and `rounds` for the other; `ways`, all or four by default.
 """
 
 import time
@@ -15,6 +15,7 @@ from gpulab_utils.workers.wire import Wire, collective, seconds
 
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.functional import cross_entropy
@@ -44,8 +45,18 @@ WAYS = {
 
 
 def setup(way: str, shape: dict, place, dtype=torch.float32):
-    """A new model, the same each time, in this way; and AdamW for it."""
-    model = WAYS[way](gpt.make(**shape).to(place, dtype))
+    """A new model, the same each time, in this way; and AdamW for it.
+
+    The way `fsdp, apart` is FSDP2 over groups of one rank each: all of its copying and
+    bookkeeping, nobody to send to.
+    """
+    model = gpt.make(**shape).to(place, dtype)
+    if way == "fsdp, apart":
+        names = {"mesh_dim_names": ("others", "own")}
+        mesh = init_device_mesh(place.type, (dist.get_world_size(), 1), **names)
+        model = sharded(model, mesh=mesh["own"])
+    else:
+        model = WAYS[way](model)
     return model, torch.optim.AdamW(model.parameters(), lr=RATE)
 
 
@@ -101,7 +112,7 @@ def _trained(ask: dict, way: str, dtype, place) -> dict:
     for batch in tokens:
         with Wire() as wire:
             losses.append(step(model, optimizer, batch))
-    mean = torch.tensor(losses, dtype=torch.float64)
+    mean = torch.tensor(losses, dtype=torch.float64, device=place)
     dist.all_reduce(mean)
     found = {"losses": (mean / dist.get_world_size()).tolist(), "calls": wire.calls}
     found |= held(model, optimizer)
@@ -113,9 +124,9 @@ def _trained(ask: dict, way: str, dtype, place) -> dict:
 def clocked(ask: dict, place) -> dict:
     """By way the seconds of each round's step, in turns; by kind and size a collective's.
 
-    Every way takes this rank's part of the batch; `alone` no one speaks.
+    Every way takes this rank's part of the batch; `alone` and `fsdp, apart` no one speaks.
     """
-    ways = ask.get("ways", ("alone", "ddp", "fsdp"))
+    ways = ask.get("ways", ("alone", "ddp", "fsdp, apart", "fsdp"))
     jobs = {way: setup(way, ask["shape"], place) for way in ways}
     tokens = batches(ask | {"steps": 1}, "part", place)[0]
     runs = [(kind, n) for kind in KINDS for n in ask["sizes"]]
