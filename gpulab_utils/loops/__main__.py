@@ -1,18 +1,17 @@
 """`python -m gpulab_utils.loops cnn` chooses the rates of a ladder as `rates` says.
 
-Minutes of work: it prints a table, one row a rate, for the rungs with the batches that the
-ladder has. Nothing is written.
+Minutes of work: for the batches that were thought of for the ladder it prints a table, one
+row a rate, with all changes but the compile. Nothing is written.
 """
 
 import argparse
-from dataclasses import replace
 
 from gpulab_utils import loops
 
-# Task, batches, grid about the base's rate, samples, held-out items that are scored.
+# Task, batches, grid, samples, held-out items that are scored.
 ASKED = {
-    "cnn": (loops.CNN, (4, 32, 80, 160), (-1, 7), 8000, None),
-    "gpt": (loops.GPT, (8, 16), (-2, 2), 400, 96),
+    "cnn": (loops.CNN, (4, 32, 80, 160), loops.doublings(0.001, -1, 7), 8000, None),
+    "gpt": (loops.GPT, (8, 16), loops.doublings(0.001, -2, 2), 400, 96),
 }
 
 
@@ -21,12 +20,9 @@ def main() -> None:
     parser.add_argument("task", choices=ASKED)
     parser.add_argument("--batch", type=int, nargs="*", help="only for these")
     asked = parser.parse_args()
-    task, batches, powers, samples, items = ASKED[asked.task]
-    grid = loops.doublings(task.base.lr, *powers)
+    task, batches, grid, samples, items = ASKED[asked.task]
     for batch in asked.batch or batches:
-        at = {"batch": batch, "lr": task.base.lr}
-        plain = batch == task.base.batch  # the base is chosen for as it is
-        rung = task.base if plain else replace(loops.ladder(task, compiles=False)[-1], **at)
+        rung = loops.ladder(task, batch, compiles=False)[-1]
         found = loops.choose_rate(task, rung, grid, samples=samples, items=items)
         print(
             f"{task.name}, batch {batch}: {found.rate:g}", "(at the edge)" * found.at_edge

@@ -38,6 +38,16 @@ class Apart:
         return abs(self.mean) <= self.half
 
     @property
+    def low(self) -> float:
+        """The lower end: accuracy is not worse by m where this lies above -m."""
+        return self.mean - self.half
+
+    @property
+    def high(self) -> float:
+        """The upper end: a loss is not worse by m where this lies below m."""
+        return self.mean + self.half
+
+    @property
     def open(self) -> float:
         """The largest difference, either way, that the interval leaves open."""
         return abs(self.mean) + self.half
