@@ -10,7 +10,8 @@ from pathlib import Path
 
 from gpulab_utils import device, kernels, ledger
 from gpulab_utils.fake_layers import Dropout
-from gpulab_utils.fake_training import TARGETS
+from gpulab_utils.fake_training import TARGETS, model_of
+from gpulab_utils.models import Shape
 from gpulab_utils.progress import progress, quiet
 
 NOISE = "Merge lora module to 4-bit|.*is_gradient_checkpointing"
@@ -52,22 +53,54 @@ def packed(model, nested: bool = False):
     that is switched off. Raises `kernels.KernelMissing` without bitsandbytes, `ValueError`
     where nothing is to be packed.
     """
-    bnb = kernels.bitsandbytes()
+    kernels.bitsandbytes()
     found = list(_linears(model))
     if not found:
         raise ValueError(f"no linear named {', '.join(TARGETS)} in {type(model).__name__}")
     for parent, name, base in progress(found, "packing"):
-        layer = bnb.nn.Linear4bit(
-            base.in_features, base.out_features, bias=base.bias is not None,
-            compute_dtype=base.weight.dtype, compress_statistics=nested, quant_type="nf4",
-        )  # fmt: skip
-        layer.weight = bnb.nn.Params4bit(
-            base.weight.data, requires_grad=False, compress_statistics=nested,
-            quant_type="nf4", module=layer,
-        )  # fmt: skip
-        layer.bias, layer.support_avx512bf16_for_cpu = base.bias, False
-        setattr(parent, name, layer.to(base.weight.device))  # quantises
+        setattr(parent, name, _packed_linear(base.weight.data, base.bias, nested))
     model.is_loaded_in_4bit = True  # PEFT asks for it
+    return model
+
+
+def _packed_linear(weight, bias, nested: bool):
+    """bitsandbytes' 4-bit linear of that weight [out, in], on the weight's device."""
+    nn = kernels.bitsandbytes().nn
+    layer = nn.Linear4bit(
+        weight.shape[1], weight.shape[0], bias=bias is not None, compute_dtype=weight.dtype,
+        compress_statistics=nested, quant_type="nf4", device="meta",
+    )  # fmt: skip
+    layer.weight = nn.Params4bit(
+        weight, requires_grad=False, compress_statistics=nested, quant_type="nf4",
+        module=layer,
+    )  # fmt: skip
+    layer.bias, layer.support_avx512bf16_for_cpu = bias, False
+    return layer.to(weight.device)  # quantises
+
+
+def random_packed(shape: Shape, nested: bool = False, checkpointing: bool = True):
+    """transformers' Llama of `shape` with random weights on this machine's device, NF4 as
+    in `packed`. A linear at a time: in 16 bit the model is never there whole.
+    """
+    import torch
+
+    here = device.here()
+
+    def random(*size):
+        made = torch.empty(size, dtype=here.dtype, device=here.device).normal_(0, 0.02)
+        return torch.nn.Parameter(made, requires_grad=False)
+
+    with torch.device("meta"):
+        model = model_of(shape, "bf16", checkpointing)
+    for parent, name, base in progress(list(_linears(model)), "packing"):
+        setattr(parent, name, _packed_linear(random(*base.weight.shape).data, None, nested))
+    for module in model.modules():
+        for name, value in list(module.named_parameters(recurse=False)):
+            if value.is_meta:
+                setattr(module, name, random(*value.shape))
+    with torch.device(here.device):  # its angles are computed, not loaded
+        model.model.rotary_emb = type(model.model.rotary_emb)(config=model.config)
+    model.is_loaded_in_4bit = True
     return model
 
 
