@@ -128,3 +128,18 @@ def test_what_is_missing_is_named(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
         with pytest.raises(kernels.KernelMissing, match=f"pip install {name}"):
             call(base())
+
+
+def test_a_packed_model_without_its_16_bit_one():
+    """Random weights, as the step of a 13B takes them: the planner's bytes, and a loss."""
+    shape = replace(
+        MODELS["llama-2-13b"], hidden=512, layers=2, heads=4, kv_heads=4, intermediate=1408
+    )
+    model = finetune.adapted(finetune.random_packed(shape)).train()
+    assert not [n for n, p in model.named_parameters() if p.is_meta]
+    ids, adam = windows(2).view(1, 128), finetune.optimizer(model)
+    seen = ledger.largest(ledger.peaks(model, adam, ids, finetune.lower())).total
+    told = plan(shape, "qlora", seq=128, checkpointing=True, device="cpu").allocated
+    assert told / seen == pytest.approx(1, abs=0.02)
+    loss = float(ledger.step(model, adam, ids, finetune.lower()))
+    assert abs(loss - 10.4) < 1  # of 32,000 tokens, none is known: log(32000)
