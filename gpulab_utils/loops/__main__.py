@@ -11,7 +11,7 @@ from gpulab_utils import loops
 # Task, batches, grid, samples, held-out items that are scored.
 ASKED = {
     "cnn": (loops.CNN, (4, 32, 80, 160), loops.doublings(0.001, -1, 7), 8000, None),
-    "gpt": (loops.GPT, (8, 16), loops.doublings(0.001, -2, 2), 400, 96),
+    "gpt": (loops.GPT, (8, 16), loops.doublings(0.001, -3, 2), 400, 96),
 }
 
 

@@ -121,7 +121,7 @@ GPT = Task(
     _gpt,
     _adamw,
     _windows,
-    Rung("plain", batch=8, lr=0.0005),
+    Rung("plain", batch=8, lr=0.00025),
     (
         *(change for change in _SAME if change[0] != "channels last"),
         ("batch 16", {"batch": 16, "lr": 0.0005}),
