@@ -21,7 +21,7 @@ def bytes_by_rank(runs: list):
         ax.bar(names, tall, bottom=base, label=f"{part}, {label}", width=0.6, **how)
         base = [a + b for a, b in zip(base, tall, strict=True)]
     foretold = [r["expected"] / 1e6 for r in rows]
-    ax.plot(names, foretold, "_", color="black", markersize=34, label="foretold")
+    ax.plot(names, foretold, "_", color="black", markersize=40, mew=3, label="foretold")
     legend(ax)
     return fig
 
@@ -41,7 +41,9 @@ def wire_by_way(runs: list):
             if r["loopback"]
         ]
         look = next(looks) | {"linestyle": "", "markersize": 4}
-        ax.plot([x for x, _ in seen], [n for _, n in seen], label=f"loopback, {label}", **look)
+        ax.plot(
+            [x for x, _ in seen], [n for _, n in seen], label=f"loopback, {label}", **look
+        )
     ax.set_xlim(0)
     ax.margins(y=0.1)
     legend(ax)
