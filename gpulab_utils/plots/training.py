@@ -3,7 +3,7 @@
 Each takes recordings and draws the rows of one `kind`; `ValueError` where there are none.
 """
 
-from gpulab_utils.plots.base import LINES, MUTED, figure, legend, of_kind
+from gpulab_utils.plots.base import LINES, MUTED, figure, of_kind
 
 
 def loss_by_optimizer(runs: list):
@@ -21,7 +21,7 @@ def loss_by_optimizer(runs: list):
             ax.plot(
                 range(1, len(y) + 1), y, label=f"{name} {row['rate']:g}, {label}", **look
             )
-    legend(ax)
+    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False, ncols=2)
     return fig
 
 
@@ -37,7 +37,10 @@ def loss_of_resumed(runs: list):
     for label, rows in of_kind(runs, "resumed"):
         for row, look in zip(rows, LINES, strict=False):
             losses, first = row["losses"], row["from"]
-            x = [(i + 1) * row["every"] for i in range(first, len(losses))]
+            ends = range(
+                row["every"] * (first + 1), row["every"] * (len(losses) + 1), row["every"]
+            )
+            x = [min(end, row.get("steps", end)) for end in ends]
             size = {"markersize": 9 - 2 * LINES.index(look)}
             ax.plot(x, losses[first:], label=f"{row['run']}, {label}", **look | size)
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False)
@@ -50,10 +53,10 @@ def rungs_by_speed(runs: list, task: str):
     height = 1.4 + 0.38 * max(len(_of(rows, task)) for _, rows in of_kind(runs, "rung"))
     fig, ax = figure(what, "", height=height, width=9)
     for (label, rows), look in zip(of_kind(runs, "rung"), LINES, strict=False):
-        mine = _of(rows, task)[::-1]
+        mine = _of(rows, task)
         x, names = [r["per_s"] for r in mine], [r["rung"] for r in mine]
         ax.plot(x, names, label=label, **look | {"linestyle": ""})
-        for row, below in zip(mine, [*mine[1:], None], strict=True):
+        for row, below in zip(mine, [None, *mine[:-1]], strict=True):
             ax.annotate(
                 _beside(row, below),
                 (row["per_s"], row["rung"]),
@@ -89,7 +92,7 @@ def ends_by_rung(runs: list, task: str):
     )
     fig, ax = figure(what, "", height=height, width=8)
     for (label, rows), look in zip(of_kind(runs, "end"), LINES, strict=False):
-        mine = _of(rows, task)[::-1]
+        mine = _of(rows, task)
         names = list(dict.fromkeys(r["rung"] for r in mine))
         for seed in sorted({r["seed"] for r in mine}):
             x = [
