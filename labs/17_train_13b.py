@@ -241,9 +241,9 @@ print(refused)
 
 # %% tags=["nbval-ignore-output"]
 plans = {n: plan("llama-2-13b", batch=1, seq=2048, **way) for n, way in WAYS.items()}
-sizes = pick(cpu=(1024, 1536, 2048), gpu=(1024, 1536, 2048), tiny=(64, 128, 256))
+sizes = pick(cpu=(1024, 1536, 2048), gpu=(1024, 1536, 2048), tiny=(64, 256, 512))
 depth, vocab, limit = pick(
-    cpu=(24, 32000, usable), gpu=(24, 32000, usable), tiny=(2, 256, 7_000_000)
+    cpu=(24, 32000, usable), gpu=(24, 32000, usable), tiny=(2, 256, 20_000_000)
 )
 
 
@@ -450,6 +450,7 @@ def qlora_peak(model, adam, length):
     ids = torch.zeros(1, length, dtype=torch.long, device=here.device)
     if not here.is_gpu:
         return ledger.largest(ledger.peaks(model, adam, ids, finetune.lower())).total
+    ledger.step(model, adam, ids[:, :8], finetune.lower())  # states come with the first
     torch.cuda.reset_peak_memory_stats()
     ledger.step(model, adam, ids, finetune.lower())
     return torch.cuda.max_memory_allocated() - before
@@ -529,9 +530,9 @@ assert 2048 < sure < limit_tokens < 4096, (sure, limit_tokens)
 beyond = made is shape and 4096 in at_length
 assert not beyond, "4,096 tokens are beyond the limit"
 for length, size in at_length.items():
-    way = WAYS["QLoRA"] | ({} if here.is_gpu else {"device": "cpu"})
+    way = WAYS["QLoRA"] | ({} if made is shape else {"device": "cpu"})
     told_at[length] = plan(made, seq=length, **way).allocated / size
-    assert 0.94 < told_at[length] < 1.06, told_at
+    assert abs(told_at[length] - 1) < pick(cpu=0.06, gpu=0.06, tiny=0.25), told_at
 results.record(
     LAB,
     [
