@@ -154,11 +154,9 @@ def launch(script: str | Path, ask: dict | None = None, **options) -> list[dict]
 
 
 def left() -> list[int]:
-    """Processes that still run of this one's launches, by id: none after a `wait`.
+    """Processes of this one's launches that still run, by id, found by command lines.
 
-    They are found by their command lines, so that one whose launcher is gone counts too.
-
-    >>> left()
+    >>> left()  # after each `wait` there are none
     []
     """
     return sorted({pid for folder in _launches for pid in naming(folder)})
