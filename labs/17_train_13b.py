@@ -694,14 +694,19 @@ model = None
 
 
 # %% tags=["nbval-ignore-output"]
+def loss_of(logits, ids):
+    """Mean nats a token of logits [n, time, vocab] over windows [n, time]."""
+    return cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()).item()
+
+
 def merged(apart):
-    """Of a merge: the loss, how far logits move, and the tokens that would be others."""
+    """Of a merge: loss, how far logits move, tokens that become others, nats of drift."""
     before = finetune.logits(apart, test[:1])
     after = finetune.logits(finetune.merged(apart), test)  # [n, time, vocab]
-    ahead, ids = after[:, :-1].flatten(0, 1), test[:, 1:].flatten()
     moved = (after[:1] - before).abs().max() / before.abs().max()
     changed = (before.argmax(-1) != after[:1].argmax(-1)).float().mean()
-    return cross_entropy(ahead, ids).item(), moved.item(), changed.item()
+    drift = abs(loss_of(after[:1], test[:1]) - loss_of(before, test[:1]))
+    return loss_of(after, test), moved.item(), changed.item(), drift
 
 
 same, moved = {}, {}
@@ -774,6 +779,7 @@ for mode in modes:
     assert abs(planned / peaks[mode] - 1) < band, (mode, planned, peaks[mode])
     assert same[mode], f"{mode}: the same bits from disk"
     assert moved[mode, True][0] < 1e-5, "of the largest logit"
+    assert moved[mode, True][2] < 1e-4, "nats, by the merge alone"
     kept = nats[mode, "merged", True] - nats[mode, "trained"]
     assert abs(kept) < 0.01, (mode, kept)
 undone = 0.0

@@ -126,8 +126,13 @@ FAULTS = [
         "assert moved[mode, True][0] < 1e-5",
     ),
     (
-        "return cross_entropy(ahead, ids).item(), moved",
-        "return cross_entropy(ahead, ids).item() + 0.02, moved",
+        "loss_of(after[:1], test[:1])",
+        "loss_of(after[:1], test[1:2])",
+        "assert moved[mode, True][2] < 1e-4",
+    ),
+    (
+        "return loss_of(after, test), moved",
+        "return loss_of(after, test) + 0.02, moved",
         "assert abs(kept) < 0.01",
     ),
     (
