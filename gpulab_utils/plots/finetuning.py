@@ -128,7 +128,7 @@ def losses_of_merges(runs: list):
 
 def loss_by_rate(runs: list):
     """Loss after a few steps against the learning rate, by width, rows of kind "rate"."""
-    fig, ax = figure("learning rate", "loss on text not learned (nats)", log="x", width=8)
+    fig, ax = figure("learning rate", "loss on text not learned (nats)", log="x", width=10)
     label, rows = of_kind(runs, "rate")[0]
     looks = iter(LINES)
     for width, warm in dict.fromkeys((r["width"], r["warm"]) for r in rows):
