@@ -79,9 +79,8 @@ def _packed_linear(weight, bias, nested: bool):
 
 
 def random_packed(shape: Shape, nested: bool = False, checkpointing: bool = True):
-    """transformers' Llama of `shape` with random weights on this machine's device, NF4 as
-    in `packed`. A linear at a time: in 16 bit the model is never there whole.
-    """
+    """A Llama with random weights on this machine's device, its linears packed one by one:
+    in 16 bit it is never there whole."""
     import torch
 
     here = device.here()
