@@ -28,9 +28,3 @@ def test_its_table_lists_every_lab_with_the_question_of_its_chapter():
         page = (ROOT / "book" / f"{slug}.md").read_text(encoding="utf-8")
         title = re.search(r"(?m)^# (.+)$", page).group(1)
         assert (number, question) == (slug[:2], title)
-
-
-def test_it_names_the_chapters_that_are_here():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    told = re.search(r"are here: ([\d, and\n]+), each with", text).group(1)
-    assert re.findall(r"\d\d", told) == [lab.stem[:2] for lab in LABS]
