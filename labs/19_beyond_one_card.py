@@ -117,14 +117,14 @@ def told(many):
 # Two ways to train with $n$ cards. **DDP**: each holds everything, takes a part of the batch, and
 # the gradients are averaged. **FSDP2**: each also holds only its part of weights, gradients and
 # optimizer, and gets a layer whole for as long as it computes with it. What does a card hold of a
-# 13B model in mixed precision (16 bytes a parameter)?
+# 13B model in mixed precision (16 bytes a parameter)? What is whole for a while stands after the plus.
 
 # %%
 for n in 1, 2, 4, 8:
     whole, part = (held(GROUPS, way, n) for way in ("ddp", "fsdp"))
     print(
-        f"{n} cards: DDP {int(whole.total):,} bytes each, "
-        f"FSDP2 {int(part.state):,} and {int(part.gathered):,} while a layer is at work"
+        f"{n} cards, each: DDP {int(whole.total):,} bytes, "
+        f"FSDP2 {int(part.state):,} + {int(part.gathered):,}"
     )
 
 # %% [markdown]

@@ -21,7 +21,8 @@ def bytes_by_rank(runs: list):
         ax.bar(names, tall, bottom=base, label=f"{part}, {label}", width=0.6, **how)
         base = [a + b for a, b in zip(base, tall, strict=True)]
     foretold = [r["expected"] / 1e6 for r in rows]
-    ax.plot(names, foretold, "_", color="black", markersize=40, mew=3, label="foretold")
+    left, right = ([i + side for i in range(len(rows))] for side in (-0.35, 0.35))
+    ax.hlines(foretold, left, right, color="black", linewidth=3, label="foretold")
     legend(ax)
     return fig
 
