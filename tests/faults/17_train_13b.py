@@ -85,8 +85,8 @@ FAULTS = [
         "assert 2048 < sure < limit_tokens < 4096",
     ),
     (
-        "ledger.peaks(model, adam, ids, finetune.lower())).total\n    torch",
-        "ledger.peaks(model, adam, ids, finetune.lower())).total // 2\n    torch",
+        "ledger.peaks(model, adam, ids, finetune.lower())).total",
+        "ledger.peaks(model, adam, ids, finetune.lower())).total // 2",
         "assert abs(told_at[length] - 1) < pick(",
     ),
     (
