@@ -59,7 +59,7 @@ class Pace:
         >>> shape, card = MODELS["llama-2-13b"], CARDS["rtx-3080-ti"]
         >>> told = [half.seconds(shape, card, mode, 1024) for mode in ("lora", "qlora")]
         >>> [round(s, 2) for s in told]
-        [2.38, 2.6]
+        [2.35, 2.58]
         """
         work, moved = _terms(shape, card, seq, batch)
         return work / self.share + self.turns[mode] * moved
