@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -102,6 +103,20 @@ def naming(text: str) -> list[int]:
             if text.encode() in line.read_bytes().replace(b"\0", b" "):
                 found.append(int(line.parent.name))
     return found
+
+
+def gone(text: str, limit_s: float = 10) -> bool:
+    """Wait until no command line has `text` in it, `limit_s` at most; whether it is so.
+
+    >>> gone("no command line has this " + "in it")
+    True
+    """
+    end = time.monotonic() + limit_s
+    while left := naming(text):
+        if time.monotonic() > end:
+            break
+        time.sleep(0.01)
+    return not left
 
 
 _WAIT = """

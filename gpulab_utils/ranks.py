@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gpulab_utils import device, folders
-from gpulab_utils.process import below, naming
+from gpulab_utils.process import below, gone, naming
 
 WORKERS = Path(__file__).parent / "workers"
 _launches: list[str] = []  # folders: each stands in the command lines of its processes
@@ -97,13 +97,14 @@ class Running:
 
     def stop(self) -> None:
         """End the launcher and every process below it, by id; then the folder goes too."""
-        if self.process.poll() is None and hasattr(signal, "SIGSTOP"):
+        if hasattr(signal, "SIGSTOP"):
             self.process.send_signal(signal.SIGSTOP)  # so that it starts no more of them
         for pid in reversed(self.pids() if self.process.poll() is None else []):
             with suppress(OSError):  # has ended meanwhile
                 os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))
         self.process.wait()
-        self.process.stdin.close()
+        self.process.stdin.close()  # at which a rank without a launcher ends
+        gone(str(self.folder))  # on a busy machine even SIGKILL takes a while
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _seen(self) -> str:
@@ -178,9 +179,9 @@ def _environment(kind: str, threads: int) -> dict[str, str]:
         filter(None, [str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH")])
     )
     env = os.environ | names | {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": root}
-    # Else the ranks meet in the launcher's store, which is gone after a restart.
-    env["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
-    return env | ({"GPULAB_DEVICE": "cpu"} if kind == "cpu" else {})
+    env["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # a restart ends the launcher's store
+    hidden = {"GPULAB_DEVICE": "cpu", "CUDA_VISIBLE_DEVICES": ""}  # torch looks for itself
+    return env | (hidden if kind == "cpu" else {})
 
 
 @contextmanager

@@ -48,15 +48,17 @@ def setup(way: str, shape: dict, place, dtype=torch.float32):
     """A new model, the same each time, in this way; and AdamW for it.
 
     The way `fsdp, apart` is FSDP2 over groups of one rank each: all of its copying and
-    bookkeeping, nobody to send to.
+    bookkeeping, nobody to send to. Without a mesh FSDP2 would take the machine's
+    accelerator, also where the ranks are on the CPU.
     """
-    model = gpt.make(**shape).to(place, dtype)
+    model, options = gpt.make(**shape).to(place, dtype), {}
     if way == "fsdp, apart":
         names = {"mesh_dim_names": ("others", "own")}
         mesh = init_device_mesh(place.type, (dist.get_world_size(), 1), **names)
-        model = sharded(model, mesh=mesh["own"])
-    else:
-        model = WAYS[way](model)
+        options["mesh"] = mesh["own"]
+    elif way.startswith("fsdp"):
+        options["mesh"] = init_device_mesh(place.type, (dist.get_world_size(),))
+    model = WAYS[way.removesuffix(", apart")](model, **options)
     return model, torch.optim.AdamW(model.parameters(), lr=RATE)
 
 
