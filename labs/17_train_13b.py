@@ -613,7 +613,7 @@ except (load.MissingInput, ImportError) as missing:
     base = tokenizer = None
     print(missing)
 real, steps = base is not None, pick(cpu=16 if RECORDED else 4, gpu=20, tiny=24)
-n_test, time_tokens = pick(cpu=8 if RECORDED else 2, gpu=16, tiny=4), 128 if real else 64
+n_test, time_tokens = pick(cpu=8 if RECORDED else 4, gpu=16, tiny=4), 128 if real else 64
 if real:
     many = language.windows(tokenizer, "train", 2 * steps + 4, time_tokens)
     test = language.windows(tokenizer, "test", n_test, time_tokens)  # [n, time]
