@@ -79,7 +79,8 @@ RECORDED = bool(os.environ.get("GPULAB_RECORD"))
 
 # %% [markdown]
 # A launch takes seconds, so the ranks do all their jobs in one. The script is
-# `gpulab_utils/workers/rank_jobs.py`; the first experiment that asks pays for its start.
+# `gpulab_utils/workers/rank_jobs.py`; the first experiment that asks pays for its start. With a
+# card for each rank NCCL joins them; with fewer they are processes on the CPU, joined by gloo.
 
 # %% tags=["nbval-ignore-output"]
 MANY = pick(cpu=(2, 4), gpu=(2, 4), tiny=(2,))  # ranks
@@ -87,7 +88,8 @@ GLOO = ranks.road(2)[0] == "gloo"  # NCCL wants a card for each rank
 ON_CPU = ranks.road(1)[0] == "gloo"  # where this process, alone, trains
 LIMIT_S = 300  # then a launch is ended, with every process below it
 FOLDER = folders.folder("checkpoints")
-SMALL, LARGE = {"width": 192, "layers": 4}, {"width": 1024, "layers": 8}
+SMALL, LARGE = {"width": 192, "layers": 4}, {"width": 1024, "layers": 2}
+print(*(f"{n} ranks: {' on '.join(ranks.road(n))}" for n in MANY), sep="; ")
 MODEL = pick(cpu=SMALL, gpu=SMALL if GLOO else LARGE, tiny={})
 ROUNDS, SIZES = pick(cpu=8, gpu=12, tiny=1), (2**16, 2**19, 2**21, 2**23)
 JOBS = {
@@ -372,6 +374,7 @@ for row in (row for row in of_wire if row["way"] == "ddp"):
     assert (row["kinds"], row["bytes"]) == (["all_reduce"], sum(sizes)), row
 on_loopback = [row["loopback"] / row["gloo"] for row in of_wire if row["loopback"]]
 assert all(1 <= ratio < 1.25 for ratio in on_loopback), on_loopback
+print(f"loopback counted without others' bytes: {len(on_loopback)} of {len(of_wire)} steps")
 for way, ratio in met.items():
     print(f"{way}: measured {ratio.value:.2f} times the prediction")
 assert met["ddp"].lies_in(0.5, 2) is not False, met
@@ -578,7 +581,7 @@ roads = {
     "A100, PCIe": ("a100-sxm-80gb", "pcie-4-x16, 3 x A100"),
     "A100, NVLink": ("a100-sxm-80gb", "nvlink-3, 8 x A100"),
 }
-LATENCY_S = 20e-6  # of a message, an assumption
+LATENCY_S = 5e-6  # of a message, an assumption near what NCCL's own model takes
 
 
 def tokens(label, n, model="llama-2-13b", **how):

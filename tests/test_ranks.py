@@ -22,6 +22,7 @@ TELLS = """
 import os
 from gpulab_utils.workers import tell
 names = ("RANK", "WORLD_SIZE", "OMP_NUM_THREADS", "GLOO_SOCKET_IFNAME", "GPULAB_DEVICE")
+names += ("CUDA_VISIBLE_DEVICES",)
 tell({name: os.environ.get(name) for name in (*names, "MASTER_ADDR")})
 """
 HANGS = """
@@ -87,6 +88,7 @@ def test_each_rank_tells_and_sees_the_loopback_alone(tmp_path):
     assert {one["MASTER_ADDR"] for one in told} == {"127.0.0.1"}
     assert {one["GLOO_SOCKET_IFNAME"][:2] for one in told} == {"lo"}
     assert {one["GPULAB_DEVICE"] for one in told} == {"cpu"}, "a card each is not here"
+    assert {one["CUDA_VISIBLE_DEVICES"] for one in told} == {""}, "nor does torch see one"
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="asks /proc who runs")
@@ -159,6 +161,19 @@ def test_sums_and_bytes_on_the_wire():
 def test_what_is_refused(how, error, says):
     with pytest.raises(error, match=says):
         ranks.start(**how)
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"), [((900, 500, 505), 500), ((900, 500, 520), None)]
+)
+def test_a_loopback_that_others_use_too_is_not_judged(monkeypatch, sent, told):
+    counter = [at for n in sent for at in (0, n)]
+    monkeypatch.setattr(all_reduce, "sent_bytes", lambda: counter.pop(0))
+    monkeypatch.setattr(all_reduce, "meet", lambda place: None)
+    monkeypatch.setattr(all_reduce.dist, "get_backend", lambda: "gloo")
+    counter.insert(0, 0)  # asked once whether anybody counts
+    assert all_reduce.on_loopback(lambda: None, tries=len(sent)) == told
+    assert not counter
 
 
 def test_a_clock_that_stops_before_the_sum_is_there_is_refused(monkeypatch):
