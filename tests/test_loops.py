@@ -5,8 +5,9 @@ import io
 import itertools
 import os
 from contextlib import redirect_stderr
+from types import SimpleNamespace
 
-from gpulab_utils import loops, memory, programs
+from gpulab_utils import loops, memory, numerics, programs
 
 import pytest
 import torch
@@ -187,14 +188,16 @@ def test_the_base_rung_is_the_printed_text_bit_for_bit():
 
 
 def changed(a, b) -> set:
-    names = [field.name for field in dataclasses.fields(a) if field.name != "name"]
+    names = [f.name for f in dataclasses.fields(a) if f.name not in ("name", "on")]
     return {name for name in names if getattr(a, name) != getattr(b, name)}
 
 
 @pytest.mark.parametrize("task", [loops.CNN, loops.GPT], ids=["cnn", "gpt"])
 def test_each_rung_changes_one_thing(task):
     rungs = loops.ladder(task)
-    for before, after in itertools.pairwise(rungs):
+    named = {rung.name: rung for rung in rungs}
+    assert (len(named), rungs[0].on) == (len(rungs), "")
+    for before, after in ((named[rung.on], rung) for rung in rungs[1:]):
         assert changed(before, after) in ({"batch", "lr"}, {"batch"}) or (
             len(changed(before, after)) == 1
         )
@@ -203,6 +206,35 @@ def test_each_rung_changes_one_thing(task):
     assert len({rung.lr for rung in level}) == 1
     assert rungs[:-1] == loops.ladder(task, compiles=False)
     assert rungs[-1].name == "compile", "last, for each batch size compiles anew"
+
+
+@pytest.mark.parametrize(("unit", "stays"), [("AMX", True), ("", False)])
+def test_no_rung_stands_on_autocast_where_no_unit_computes_in_16_bit(
+    monkeypatch, unit, stays
+):
+    monkeypatch.setattr(numerics, "unit", lambda: SimpleNamespace(name=unit))
+    rungs = {rung.name: rung for rung in loops.ladder(loops.CNN)}
+    assert rungs["autocast"].autocast
+    assert rungs["fused optimizer"].autocast == rungs["compile"].autocast == stays
+    assert rungs["fused optimizer"].on == ("autocast" if stays else "channels last")
+    assert rungs["batch 80"].on == "fused optimizer"
+
+
+def test_parts_of_a_step_make_up_the_whole_and_a_slow_loader_shows():
+    rung = dataclasses.replace(loops.CNN.base, batch=32)
+    told = loops.parts(loops.CNN, rung, samples=64)
+    assert told.keys() == {"loader", "update", "rest"}
+    assert sum(told.values()) == pytest.approx(1)
+    assert min(told.values()) > 0
+
+    class Slow(TensorDataset):
+        def __getitem__(self, i):
+            sum(range(10**6))
+            return super().__getitem__(i)
+
+    real = loops.CNN.data
+    slow = dataclasses.replace(loops.CNN, data=lambda s: Slow(*real(s).tensors))
+    assert loops.parts(slow, rung, samples=64)["loader"] > 0.5
 
 
 @pytest.mark.parametrize("task", [loops.CNN, loops.GPT], ids=["cnn", "gpt"])

@@ -86,7 +86,7 @@ def bits(rung: Rung) -> Rung:
     >>> bits(Rung(gather=True)) == bits(Rung(item_every=100)) != bits(Rung(batch=8))
     True
     """
-    return replace(rung, name="", gather=True, item_every=1)
+    return replace(rung, name="", on="", gather=True, item_every=1)
 
 
 def ends(

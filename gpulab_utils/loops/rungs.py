@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 
-from gpulab_utils import device, load, programs, small_gpt
+from gpulab_utils import device, load, numerics, programs, small_gpt
 
 import torch
 from torch.utils.data import TensorDataset
@@ -19,6 +19,7 @@ class Rung:
     """What a training step does; the defaults are what article B does."""
 
     name: str = "as printed"
+    on: str = ""  # the rung that it changes one thing of
     batch: int = 4
     lr: float = 0.001
     to_device: bool = False  # article B computes on the CPU, whatever there is
@@ -134,7 +135,8 @@ def ladder(task: Task, batch: int | None = None, *, compiles: bool = True) -> li
     """The rungs of `task`, each with one change more; at one `batch` all along if given.
 
     Its learning rate is that of the highest rung whose batch is not larger. On a GPU the
-    second rung moves there. Without `compiles` nothing is compiled.
+    second rung moves there. Where no unit computes in 16 bit autocast is tried, but no
+    other rung stands on it. Without `compiles` nothing is compiled.
 
     >>> [rung.name for rung in ladder(CNN, 32, compiles=False)][-3:]
     ['channels last', 'autocast', 'fused optimizer']
@@ -149,7 +151,8 @@ def ladder(task: Task, batch: int | None = None, *, compiles: bool = True) -> li
         fits = [size["lr"] for size in sizes if size["batch"] <= batch] or [rung.lr]
         rung = replace(rung, batch=batch, lr=fits[-1])
         changes = [c for c in changes if "batch" not in c[1]]
-    rungs = [rung]
+    rungs, has_unit = [rung], bool(numerics.unit().name)
     for name, change in changes:
-        rungs.append(replace(rungs[-1], name=name, **change))
+        rungs.append(replace(rung, name=name, on=rung.name, **change))
+        rung = rungs[-1] if has_unit or "autocast" not in change else rung
     return rungs

@@ -1,13 +1,14 @@
 """How fast is each rung? All of them take turns, so that a busy minute hits all alike."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import median
 
 from gpulab_utils import device
-from gpulab_utils.loops.ends import some
+from gpulab_utils.loops.ends import peak_bytes, some
 from gpulab_utils.loops.run import Run
 from gpulab_utils.loops.rungs import Rung, Task, as_printed
 from gpulab_utils.progress import progress
@@ -26,6 +27,7 @@ class Turns:
 
     seconds: dict[str, list[float]]
     first_s: dict[str, float]  # wall; a compiled rung compiles in it, others warm up
+    kernels: dict = field(default_factory=dict)  # of a compiled rung and the one below
 
     def per_s(self, rung: str) -> float:
         """Samples a second, the median of the rounds.
@@ -39,10 +41,20 @@ class Turns:
         """How many times as fast `fast` is as `slow`; fewer than 8 rounds judge nothing."""
         return in_turns(self.seconds[slow], self.seconds[fast])
 
+    def best(self, rungs: Iterable[Rung], batch: int | None = None) -> str:
+        """The name of the fastest of `rungs`; of those with one `batch` if given.
+
+        >>> told = Turns({"as printed": [0.2], "large": [0.1]}, {})
+        >>> rungs = Rung(), Rung("large", batch=8)
+        >>> told.best(rungs), told.best(rungs, 4)
+        ('large', 'as printed')
+        """
+        return max((r.name for r in rungs if batch in (None, r.batch)), key=self.per_s)
+
 
 def turns(
     task: Task,
-    rungs: Iterable[Rung],
+    rungs: Sequence[Rung],
     *,
     samples: int,
     rounds: int = 8,
@@ -69,7 +81,32 @@ def turns(
         for _ in progress(range(rounds), "rounds"):
             for name, job in jobs.items():
                 seconds[name].append(_timed(job, samples))
-    return Turns(seconds, first)
+        kernels = {
+            name: _kernels(jobs[name], samples)
+            for rung in rungs
+            if rung.compiled and not here.is_gpu
+            for name in (rung.on, rung.name)
+        }
+    return Turns(seconds, first, kernels)
+
+
+def rows(task: Task, rungs: Sequence[Rung], told: Turns) -> list[dict]:
+    """A row for each rung, to be recorded: its speed, and the bytes of a step.
+
+    Article B's text comes first where it took turns. Under GPULAB_TINY bytes are counted of
+    the lowest and the highest rung alone.
+    """
+    made = []
+    if TEXT in told.seconds:
+        made.append({"rung": TEXT, "batch": 4, "lr": 0.001, "bytes": None})
+    for rung in rungs:
+        skips = device.here().tiny and rung not in (rungs[0], rungs[-1])
+        peak = None if skips else peak_bytes(task, rung)
+        made.append({"rung": rung.name, "on": rung.on, "batch": rung.batch, "lr": rung.lr})
+        made[-1] |= {"bytes": peak and peak.total, "first_s": told.first_s[rung.name]}
+        made[-1] |= {"kernels": told.kernels.get(rung.name)}
+    same = {"kind": "rung", "task": task.name}
+    return [same | row | {"per_s": told.per_s(row["rung"])} for row in made]
 
 
 def _text(task: Task, samples: int):
@@ -83,16 +120,58 @@ def _text(task: Task, samples: int):
     return job
 
 
+def _kernels(run: Run, samples: int) -> dict[str, float]:
+    """Microseconds a sample in the library's convolutions and products, and in the rest."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU]) as seen:
+        done = run(samples)
+    told = {"library": 0.0, "rest": 0.0}
+    for event in seen.key_averages():
+        library = any(word in event.key for word in ("convolution", "mm", "linear"))
+        told["library" if library else "rest"] += event.self_cpu_time_total / done
+    return told
+
+
+def parts(task: Task, rung: Rung, *, samples: int) -> dict[str, float]:
+    """Share of a training on `rung` that its "loader", "update" and "rest" take.
+
+    What makes one of them cheaper gives `1 / (1 - share)` times the speed at most.
+    """
+    run, spent, marks = Run(task, rung), [], []
+    mark = lambda *_: marks.append(_now())  # noqa: E731
+    run.optimizer.register_step_pre_hook(mark)
+    run.optimizer.register_step_post_hook(mark)
+    threads = torch.get_num_threads() if device.here().is_gpu else 1
+    with set_torch_threads(threads):
+        run(samples)
+        for _ in range(0, samples, rung.batch):
+            marks[:] = [_now()]
+            batch = next(run.batches)
+            mark()
+            run.step(*batch)
+            mark()
+            if len(marks) == 5:  # a scaler may leave an update out
+                spent.append([b - a for a, b in pairwise(marks)])
+    loader, before, update, after = map(median, zip(*spent, strict=True))
+    whole = loader + before + update + after
+    named = {"loader": loader, "update": update, "rest": before + after}
+    return {name: took / whole for name, took in named.items()}
+
+
+def _now() -> float:
+    """Seconds: of this thread on a CPU, of the host when a GPU has done its work."""
+    if not device.here().is_gpu:
+        return time.thread_time()
+    torch.cuda.synchronize()
+    return time.perf_counter()
+
+
 def _timed(job, samples: int) -> float:
     """Seconds a sample of one call."""
-    gpu = device.here().is_gpu
-    clock = time.perf_counter if gpu else time.thread_time
-    wait = torch.cuda.synchronize if gpu else lambda: None
-    wait()
-    begun = clock()
+    begun = _now()
     done = job(samples)
-    wait()
-    return (clock() - begun) / done
+    return (_now() - begun) / done
 
 
 def _no_cache(job):

@@ -94,6 +94,7 @@ _HOME = {
     "loss_by_optimizer": "training",
     "loss_of_resumed": "training",
     "rungs_by_speed": "training",
+    "below": "training",
     "ends_by_rung": "training",
     "bytes_a_weight": "finetuning",
     "bytes_by_layers": "finetuning",

@@ -56,9 +56,9 @@ def rungs_by_speed(runs: list, task: str):
         mine = _of(rows, task)
         x, names = [r["per_s"] for r in mine], [r["rung"] for r in mine]
         ax.plot(x, names, label=label, **look | {"linestyle": ""})
-        for row, below in zip(mine, [None, *mine[:-1]], strict=True):
+        for row in mine:
             ax.annotate(
-                _beside(row, below),
+                _beside(row, below(row, mine)),
                 (row["per_s"], row["rung"]),
                 xytext=(8, -4),
                 textcoords="offset points",
@@ -70,12 +70,23 @@ def rungs_by_speed(runs: list, task: str):
     return fig
 
 
+def below(row: dict, rows: list[dict]) -> dict | None:
+    """The row of the rung that `row` changes one thing of; None for the lowest.
+
+    >>> rows = [{"rung": "a"}, {"rung": "b", "on": "a"}, {"rung": "c", "on": "a"}]
+    >>> below(rows[2], rows)["rung"], below(rows[0], rows)
+    ('a', None)
+    """
+    before = [None, *rows][rows.index(row)]
+    return next((r for r in rows if r["rung"] == row.get("on")), before)
+
+
 def _of(rows: list[dict], task: str) -> list[dict]:
     return [row for row in rows if row["task"] == task]
 
 
-def _beside(row: dict, below: dict | None) -> str:
-    gain = f"{row['per_s'] / below['per_s']:.2f} times, " if below else ""
+def _beside(row: dict, other: dict | None) -> str:
+    gain = f"{row['per_s'] / other['per_s']:.2f} times, " if other else ""
     if row["rung"] == "compile":
         return f"{gain}first call {row['first_s']:.0f} s"
     return gain + (f"{row['bytes'] / 1e6:.0f} MB a step" if row["bytes"] else "")

@@ -114,8 +114,7 @@ def run_each(sources: Sequence[str], limit_s: float = 60) -> list[End]:
 
 def _batch(sources: list[str], limit_s: float) -> list[End]:
     """The ends of `sources`, from one runner; it forks once a program, where it can."""
-    paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    env = os.environ | _path()
     env["OMP_NUM_THREADS"] = "1"  # a fork after an operation on two threads hangs
     with tempfile.TemporaryDirectory() as folder:
         ask = json.dumps({"sources": sources, "limit_s": limit_s, "folder": folder})
@@ -133,6 +132,23 @@ def _batch(sources: list[str], limit_s: float) -> list[End]:
             raise RuntimeError(f"the runner ended with {done.returncode}: {done.stderr}")
         ends = [json.loads(path.read_text(encoding="utf-8")) for path in told]
     return [End(**end | {"devices": tuple(end["devices"])}) for end in ends]
+
+
+def launch(path: str | Path, *arguments, limit_s: float = 120):
+    """Run a file in a process of its own, where this package is found; bars are shown.
+
+    Returns `subprocess.CompletedProcess` with what it said as text.
+    """
+    env = {k: v for k, v in os.environ.items() if k not in ("CI", "PYTEST_VERSION")}
+    command = [sys.executable, str(path), *map(str, arguments)]
+    told = {"capture_output": True, "text": True, "timeout": limit_s}
+    return subprocess.run(command, env=env | _path(), **told)
+
+
+def _path() -> dict[str, str]:
+    """What a process is to know to import this package."""
+    paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+    return {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 def executed(source: str, **names) -> dict:
