@@ -80,23 +80,23 @@ def _packed_linear(weight, bias, nested: bool):
 
 def random_packed(shape: Shape, nested: bool = False, checkpointing: bool = True):
     """A Llama with random weights on this machine's device, its linears packed one by one:
-    in 16 bit it is never there whole."""
+    in 16 bit it is never there whole, and no freed piece lies between what stays."""
     import torch
 
     here = device.here()
-
-    def random(*size):
-        made = torch.empty(size, dtype=here.dtype, device=here.device).normal_(0, 0.02)
-        return torch.nn.Parameter(made, requires_grad=False)
-
     with torch.device("meta"):
         model = model_of(shape, "bf16", checkpointing)
-    for parent, name, base in progress(list(_linears(model)), "packing"):
-        setattr(parent, name, _packed_linear(random(*base.weight.shape).data, None, nested))
+    linears = list(_linears(model))
+    most = max(base.weight.numel() for *_, base in linears)
+    room = torch.empty(most, dtype=here.dtype, device=here.device)  # for each in turn
+    for parent, name, base in progress(linears, "packing"):
+        weight = room[: base.weight.numel()].view(base.weight.shape).normal_(0, 0.02)
+        setattr(parent, name, _packed_linear(weight, None, nested))
     for module in model.modules():
         for name, value in list(module.named_parameters(recurse=False)):
             if value.is_meta:
-                setattr(module, name, random(*value.shape))
+                made = torch.empty_like(value, dtype=here.dtype, device=here.device)
+                setattr(module, name, torch.nn.Parameter(made.normal_(0, 0.02), False))
     with torch.device(here.device):  # its angles are computed, not loaded
         model.model.rotary_emb = type(model.model.rotary_emb)(config=model.config)
     model.is_loaded_in_4bit = True
