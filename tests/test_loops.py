@@ -97,6 +97,24 @@ def test_a_checkpoint_is_on_the_disk_before_it_replaces_the_last(tmp_path, monke
     assert seen == ["sync", "put"]
 
 
+def test_a_loss_is_the_mean_of_its_steps_also_of_those_left_over(tmp_path):
+    seen = []
+
+    def loss_of(model, batch):
+        loss = F.cross_entropy(model(batch[0]), batch[1])
+        seen.append(loss.item())
+        return loss
+
+    model, optimizer, _ = parts()
+    keep = tmp_path / "kept.pt"
+    asked = {"batch": 4, "every": 5, "keep": keep}
+    told = loops.fit(model, optimizer, data(), loss_of, epochs=2, **asked)
+    means = [sum(part) / len(part) for part in (seen[:5], seen[5:10], seen[10:12])]
+    assert told == pytest.approx(means)
+    told = loops.fit(model, optimizer, data(), loss_of, epochs=3, **asked)
+    assert told[3:] == pytest.approx([sum(seen[12:15]) / 3, sum(seen[15:18]) / 3])
+
+
 def test_a_checkpoint_of_other_parts_is_refused(tmp_path):
     train(tmp_path / "c.pt", epochs=1)
     with pytest.raises(ValueError, match=r"holds \['model', 'optimizer', 'schedule'\]"):
@@ -235,6 +253,29 @@ def test_parts_of_a_step_make_up_the_whole_and_a_slow_loader_shows():
     real = loops.CNN.data
     slow = dataclasses.replace(loops.CNN, data=lambda s: Slow(*real(s).tensors))
     assert loops.parts(slow, rung, samples=64)["loader"] > 0.5
+
+
+def test_kernels_are_told_by_sample_and_the_library_does_most():
+    """Two convolutions and two products forward and backward; pooling is in the rest."""
+    run = loops.Run(loops.CNN, dataclasses.replace(loops.CNN.base, batch=32))
+    run(32)
+    kernels = loops.turns.__globals__["_kernels"]
+    few_, many = kernels(run, 64), kernels(run, 256)
+    assert many.keys() == {"library", "rest"}
+    assert many["library"] > 0.3 * sum(many.values()) > 0
+    assert 0.3 < sum(few_.values()) / sum(many.values()) < 3
+    assert 20 < sum(many.values()) < 20_000, "microseconds"
+
+
+def test_rows_hold_speed_and_bytes_of_the_text_and_each_rung():
+    rungs = loops.ladder(loops.CNN, compiles=False)[:2]
+    told = loops.Turns({loops.TEXT: [0.1], rungs[0].name: [0.2], "batch 32": [0.05]}, {})
+    told.first_s.update({rung.name: 1.0 for rung in rungs})
+    rows = loops.rows(loops.CNN, rungs, told)
+    assert [row["rung"] for row in rows] == [loops.TEXT, "as printed", "batch 32"]
+    assert [row["per_s"] for row in rows] == [10, 5, 20]
+    assert [row.get("on") for row in rows] == [None, "", "as printed"]
+    assert rows[2]["bytes"] == loops.peak_bytes(loops.CNN, rungs[1]).total
 
 
 @pytest.mark.parametrize("task", [loops.CNN, loops.GPT], ids=["cnn", "gpt"])

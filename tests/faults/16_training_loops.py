@@ -6,13 +6,12 @@ def before(anchor: str, planted: str, check: str) -> tuple[str, str, str]:
     return anchor, f"{planted}\n{anchor}", check
 
 
-A_ENDS = 'a, b, c = (ends[name] for name in "abc")'
 IN_TWO = 'idle = b[-1].devices == ("cpu",)'
-RIGHT = "ordered = off["
+RIGHT = "ordered = cleared and"
 FITS = 'fits = as_printed == "RuntimeError"'
-BEST = "_, best = fastest(cnn_turns, cnn)"
-ENDED = "ended = {(r["
-KILLED = "ended, tensors = died.returncode"
+BEST = "free = cnn_turns.ratio(loops.TEXT"
+ENDED = "by_task = {n: "
+KILLED = "assert died.returncode != 0"
 
 FAULTS = [
     # How does each program end, run exactly as it is printed?
@@ -46,17 +45,12 @@ FAULTS = [
     (
         "inspect.getsource(loops.Run)",
         "inspect.getsource(loops.fit)",
-        "len([w for w in words",
+        "min(len(in_ours[name])",
     ),
     ('"a": "autocast', '"a": "zero_grad autocast', 'claims.check("A-5.7"'),
     ('"b": "autocast', '"b": "MaxPool2d autocast', 'claims.check("B-4.8"'),
     ('"c": "prune', '"c": "LargeModel prune', 'claims.check("C-4.4"'),
     # Is what runs also right?
-    (
-        "adam.zero_grad()\nassert",
-        "adam.zero_grad(set_to_none=False)\nassert",
-        "all(p.grad is None for p in net.parameters())",
-    ),
     before(
         RIGHT,
         "counted = loops.evaluate(same_model, uneven[:-1])",
@@ -65,6 +59,7 @@ FAULTS = [
     before(RIGHT, "over_batches = article_c", "over_batches < 0.8"),
     before(RIGHT, "same_model.train()", "(still_trains, same_model.training) =="),
     before(RIGHT, 'off["items"] = off["parts"]', 'claims.check("A-5.6"'),
+    before(RIGHT, "cleared = False", 'claims.check("A-5.6"'),
     before("learnt = after <", "after = before", 'claims.check("C-4.3"'),
     before("learnt = after <", "by_data = gradient(torch.clone)", 'claims.check("C-4.7"'),
     before("mends = [", "answers[32] = (64, 64)", 'claims.check("B-4.3"'),
@@ -95,7 +90,13 @@ FAULTS = [
         BEST,
         "unit = Ratio(4.0, aa=1.0)\ncnn_turns.seconds[loops.TEXT] = [1.0] * 8\n"
         "cnn_turns.seconds.update({r.name: [0.5] * 8 for r in cnn})",
-        "not has_unit or free.lies_in(4)",
+        "free.lies_in(4 if has_unit",
+    ),
+    before(
+        BEST,
+        "unit = Ratio(0.1, aa=1.0)\ncnn_turns.seconds[loops.TEXT] = [1.5] * 8\n"
+        "cnn_turns.seconds.update({r.name: [0.5] * 8 for r in cnn})",
+        "free.lies_in(4 if has_unit",
     ),
     before(
         BEST,
@@ -108,54 +109,54 @@ FAULTS = [
         "unit = Ratio(0.9, aa=1.0)\n"
         "gpt_turns.seconds.update({r.name: [0.5] * 8 for r in gpt})\n"
         "gpt_turns.seconds[gpt[0].name] = [1.5] * 8",
-        "not has_none or on_gpt.lies_in(0.2, 1.6)",
+        "not has_none or on_gpt.lies_in(0.8, 1.6)",
     ),
-    ("states = 12 * sum(", "states = 16 * sum(", "states < on_cpu < 1.25 * states"),
+    before(
+        "most = 1.25 / (1 - shares",
+        'gained["batches cut at once"] = Ratio(1.6, aa=1.0)',
+        "assert within is not False",
+    ),
+    ("states, low = 12 *", "states, low = 16 *", "states < low < 1.25 * states"),
     (
         "itself = cnn_turns.ratio(loops.TEXT, cnn[0].name)",
         "itself = Ratio(2.0, aa=1.0)",
         "itself.lies_in(0.75, 1.35)",
     ),
-    ('items = {"cnn": 1000', 'items = {"cnn": 900', 'high["items"] == 1000'),
+    before(ENDED, 'scored[0]["items"] = 900', "all test images are scored"),
     before(
         ENDED,
-        'scored = [r | {"accuracy": -(r["rung"] == alike["cnn"][-1])} for r in scored]',
-        'high["accuracy"] > low["accuracy"] - 0.1',
+        'scored = [r | {"accuracy": -int("fused" in r["rung"])} for r in scored]',
+        "high > low - 0.1",
     ),
     before(
         ENDED,
         "from dataclasses import replace\nhere = replace(here, tiny=False)\n"
         'scored = [r | {"accuracy": 0.1} for r in scored]',
-        'here.tiny or top["accuracy"] > 0.3',
+        "here.tiny or tops[0] > 0.3",
     ),
     before(
         ENDED,
-        'for row in scored:\n    row["loss"] *= 2 if row["rung"] == alike["gpt"][0] else 1',
-        "abs(high - low) < 0.2",
+        'for row in scored:\n    row["loss"] *= 2 if row["rung"] == "plain" else 1',
+        'abs(gpt_ends[-1]["loss"]',
     ),
     (
-        'asked = cnn_turns.ratio("batches cut at once", "no .item() per step")',
+        'asked = gained["no .item() per step"]',
         "asked = Ratio(2.0, aa=1.0)",
         'claims.check("B-4.6"',
     ),
     before("fetched = copies if", "copy_s = 1e3 * step_s", 'claims.check("A-5.5"'),
-    ('first = gains["cnn"][ranked[0]]', "first = Ratio(1.0, aa=1.0)", '"B-S.1"'),
+    ("first, absent = gained[ranked[0]]", "first, absent = Ratio(1.0, aa=1.0)", '"B-S.1"'),
     # Can a run be killed at any moment, and come back to the same bits?
     (
         "source = inspect.getsource(loops.fit)",
         "source = inspect.getsource(loops.training)",
         'source.count("\\n") < 50',
     ),
-    (KILLED, KILLED.replace("died", "back"), "ended != 0"),
+    before(KILLED, "died.returncode = 0", "died.returncode != 0"),
     before(KILLED, 'kept["step"] = 40', 'kept["step"] == 50'),
     before(KILLED, 'died.stderr = ""', '"step 0 to 96" in died.stderr'),
     before(KILLED, "back.stderr = died.stderr", '"step 50 to 96" in back.stderr'),
-    (
-        "back = launch(folder)",
-        'torch.save(kept | {"cpu": torch.get_rng_state()}, f"{folder}/kept.pt")\n'
-        "back = launch(folder)",
-        "assert same,",
-    ),
+    before("same = losses == whole_losses", "losses[-1] += 1e-6", "assert same,"),
     (
         'poor_losses, poor = scope["run"](folder)',
         'poor_losses, poor = scope["run"](folder, file=None)',
@@ -163,7 +164,7 @@ FAULTS = [
     ),
     before(KILLED, "poor_losses[2] = 9.0", "poor_losses[:5] == whole_losses[:5]"),
     before(KILLED, "held /= 2", "12 <= held < 12.5"),
-    before(KILLED, "ruined = 1", "ruined == tensors"),
+    before(KILLED, "ruined = 1", "ruined == 4"),
     (
         "    loops.fit(model, adam, data, scope",
         "    data = torch.utils.data.TensorDataset(*thousand)\n"
@@ -173,7 +174,7 @@ FAULTS = [
     before(KILLED, "sound = False", "assert sound,"),
     ("if 699 in b", "if 1 in b", "at == (ran_into - 1) // 5 * 5"),
     # Your turn
-    ("my_scores = None", "my_scores = (0.9, 0.904)", "my_scores is None"),
+    ("my_scores = None", "my_scores = (0.9, 0.904)", "off_by < 1e-3"),
     ("my_steps = None", "my_steps = 125", "my_steps is None"),
     (
         "outputs[:, :-1].flatten(0, 1), labels[:, 1:].flatten()",
