@@ -50,6 +50,13 @@ def test_symbols_and_numbers_agree(mode):
         assert page(tables, batch, seq) == p.allocated, (name, batch, seq)
 
 
+@pytest.mark.parametrize("loss", ["whole", "shifted_copy", "chunked", "fused"])
+@pytest.mark.parametrize("mode", ["full_train", "qlora"])
+def test_symbols_and_numbers_agree_for_each_loss(mode, loss):
+    p = plan("smollm2-135m", mode, WEIGHTS[mode], 3, 700, loss=loss)  # its logits are large
+    assert p.allocated == bill(p.setting).allocated
+
+
 def test_checkpointing_keeps_one_input_a_layer():
     # 40 layers x 1 x 2048 x 5120 x 2 bytes of inputs; all activations are far more
     with_it, without = (

@@ -1,14 +1,16 @@
 """Polynomials in batch B, length S and min(S, window), packed into one integer.
 
-A count of the ledger is a sum of c x B^i x S^j with whole c >= 0. Writing S as 2^64 and B
-as 2^256 turns it into one long integer whose 64-bit digits are the c's: adding and
+A count of the ledger is a sum of c x B^i x S^j with whole c below 2^63. Writing S as 2^64
+and B as 2^256 turns it into one long integer whose 64-bit digits are the c's: adding and
 multiplying integers then adds and multiplies polynomials (Kronecker's substitution), and
-the ledger need not know. Digit 4 i + j belongs to B^i x S^j.
+the ledger need not know. Digit 4 i + j belongs to B^i x S^j; one of 2^63 or more is a
+negative c, as B x (S - 1) has.
 """
 
 S = 1 << 64
 B = 1 << 256
 MASK = S - 1
+HALF = S >> 1  # the sign of a digit
 
 Poly = dict[tuple[int, int, int], int]  # (i, j, k) of B^i S^j min(S, window)^k -> c
 
@@ -18,13 +20,16 @@ def unpack(packed: int) -> Poly:
 
     >>> unpack(3 * B * S * S + 5)
     {(0, 0, 0): 5, (1, 2, 0): 3}
+    >>> unpack(7 * B * (S - 1))
+    {(1, 0, 0): -7, (1, 1, 0): 7}
     """
     found: Poly = {}
     digit = 0
     while packed:
-        if c := packed & MASK:
+        c = (packed & MASK) - (packed & HALF) * 2
+        if c:
             found[(digit // 4, digit % 4, 0)] = c
-        packed >>= 64
+        packed = (packed - c) >> 64
         digit += 1
     return found
 
@@ -48,6 +53,11 @@ def total(terms: dict[str, Poly]) -> Poly:
     return out
 
 
+def reaches(one: Poly, other: Poly) -> bool:
+    """Whether no coefficient of `one` is below that of `other`."""
+    return all(one.get(p, 0) >= other.get(p, 0) for p in one.keys() | other.keys())
+
+
 def undominated(candidates: list[tuple]) -> list[tuple]:
     """Packed totals whose every coefficient another one reaches cannot be the peak: drop
     them.
@@ -58,6 +68,6 @@ def undominated(candidates: list[tuple]) -> list[tuple]:
     kept: list[tuple[Poly, tuple]] = []
     for packed in sorted(best, reverse=True):
         poly = unpack(packed)
-        if not any(all(other.get(p, 0) >= c for p, c in poly.items()) for other, _ in kept):
+        if not any(reaches(other, poly) for other, _ in kept):
             kept.append((poly, best[packed]))
     return [c for _, c in kept]
