@@ -20,7 +20,11 @@ class Dropout(nn.Module):
 
 
 class Lora(nn.Module):
-    """`base`, which is frozen, and beside it two narrow fp32 matrices: PEFT's forward."""
+    """`base`, which is frozen, and beside it two narrow fp32 matrices: PEFT's forward.
+
+    Beside a packed base PEFT casts its input only where CUDA's autocast is off, so not
+    here: this is a GPU's run. (On a CPU it asks for CUDA's all the same, and casts.)
+    """
 
     def __init__(self, base: nn.Module, rows: int, columns: int, rank: int, dropout: float):
         super().__init__()
@@ -32,7 +36,7 @@ class Lora(nn.Module):
         result = self.base(x)
         kind, packed = result.dtype, isinstance(self.base, Packed)
         result = result.clone() if packed else result
-        x = x.to(self.a.weight.dtype)  # alive to the end, as in PEFT
+        x = x if packed else x.to(self.a.weight.dtype)  # alive to the end, as in PEFT
         delta = self.b(self.a(self.dropout(x))) * 2.0
         return result + delta.to(kind) if packed else (result + delta).to(kind)
 

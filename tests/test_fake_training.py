@@ -52,6 +52,13 @@ def test_the_planner_says_the_same_of_13b(way):
     assert told / seen == pytest.approx(1, abs=0.03)
 
 
+def test_the_planner_counts_a_qlora_step_as_a_gpu_runs_it():
+    few = replace(FULL, layers=2)  # without what cuBLAS takes, which fake tensors do not
+    told = plan(few, "qlora", "nf4", seq=1024, device="cpu").allocated
+    seen = ledger.largest(run(few, "qlora", "nf4", seq=1024)).total
+    assert told / seen == pytest.approx(1, abs=1e-4)
+
+
 def test_peft_itself_takes_the_same_bytes():
     """PEFT moves adapters to their base's device, which fake tensors refuse: not here."""
     peft = pytest.importorskip("peft")
