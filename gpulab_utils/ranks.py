@@ -179,7 +179,7 @@ def _environment(kind: str, threads: int) -> dict[str, str]:
         filter(None, [str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH")])
     )
     env = os.environ | names | {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": root}
-    env["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # a restart ends the launcher's store
+    env["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # a new store in each life
     hidden = {"GPULAB_DEVICE": "cpu", "CUDA_VISIBLE_DEVICES": ""}  # torch looks for itself
     return env | (hidden if kind == "cpu" else {})
 

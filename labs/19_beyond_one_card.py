@@ -342,8 +342,9 @@ far = max(max(one["far"].values()) for each in split.values() for one in each)
 sums = {many: (each[0]["forward"], each[0]["backward"]) for many, each in split.items()}
 shares = [many * one["bytes"] / one["whole_bytes"] for many in MANY for one in split[many]]
 rows.append({"kind": "split", "far": far, "sums": [len(s) for s in sums[2]]})
-alone_s = median(seconds("steps", "alone"))
-own = {"kind": "apart", "fsdp": rows[-2]["apart_s"] / alone_s, "alone_s": alone_s}
+alone = seconds("steps", "alone")
+own_times = in_turns(seconds("steps", "fsdp, apart"), alone)  # nobody speaks in either
+own = {"kind": "apart", "fsdp": own_times.value, "alone_s": median(alone)}
 results.record(LAB, [*rows, own])
 
 # %% [markdown]
@@ -379,6 +380,7 @@ for way, ratio in met.items():
     print(f"{way}: measured {ratio.value:.2f} times the prediction")
 assert met["ddp"].lies_in(0.5, 2) is not False, met
 assert met["fsdp"].lies_in(0.5, 2) is not False, met
+assert own_times.lies_in(1, 10) is not False, own_times
 activations = ["all_reduce", 4 * 2 * 16 * 64]  # fp32 [batch, time, width]
 assert all(each == ([activations], [activations]) for each in sums.values()), sums
 assert far <= (2e-6 if GLOO else 1e-4), far
@@ -555,8 +557,8 @@ for name in card_names:
 # bytes at $W$ bytes/s. It ends sooner than one card if
 
 # %% [markdown]
-# $$ \frac{2 (n-1)}{n} \cdot \frac{2 P}{W} < \left(1 - \frac{1}{n}\right) \frac{6 P t}{F}
-# \quad\Longleftrightarrow\quad t > \frac{2}{3} \cdot \frac{F}{W}. $$
+# $$ \begin{aligned} \frac{2 (n-1)}{n} \cdot \frac{2 P}{W} &< \left(1 - \frac{1}{n}\right) \frac{6 P t}{F} \\
+# \Longleftrightarrow \quad t &> \frac{2}{3} \cdot \frac{F}{W}. \end{aligned} $$
 
 # %%
 card = CARDS["rtx-4090"]

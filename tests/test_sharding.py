@@ -208,6 +208,7 @@ def test_zero_by_hand():
     assert (
         memory.held(parts, "fsdp", 1).gathered == memory.held(parts, "ddp", 1).gathered == 0
     )
+    assert memory.held(parts, "ddp", 64).gathered == 15e9, "buckets: gradients in 16 bit"
     with pytest.raises(ValueError, match="got 'zero-4'"):
         memory.held(parts, "zero-4", 8)
     with pytest.raises(ValueError, match="got 0"):

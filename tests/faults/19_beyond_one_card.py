@@ -70,6 +70,11 @@ FAULTS = [
         'met["fsdp"].lies_in(0.5, 2)',
     ),
     (
+        'own_times = in_turns(seconds("steps", "fsdp, apart"), alone)',
+        "own_times = Ratio(0.5, aa=1)",
+        "own_times.lies_in(1, 10)",
+    ),
+    (
         '(each[0]["forward"], each[0]["backward"])',
         '(each[0]["forward"], 2 * each[0]["backward"])',  # the input not prepared
         "each == ([activations], [activations])",
