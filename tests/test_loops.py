@@ -449,6 +449,15 @@ def test_rungs_take_turns(monkeypatch):
     assert told.ratio(names[0], names[0]).value == 1
 
 
+def test_the_text_is_charged_for_both_of_its_epochs(monkeypatch):
+    monkeypatch.setenv("GPULAB_TINY", "1")
+    sizes, scope = [], loops.turns.__globals__
+    monkeypatch.setitem(
+        scope, "as_printed", lambda loader: sizes.append(len(loader.dataset))
+    )
+    assert scope["_text"](loops.CNN, 40)(0) == 2 * sizes[0] == 40
+
+
 def test_a_ratio_is_how_many_times_as_fast():
     told = loops.Turns({"slow": [0.4] * 8, "fast": [0.1] * 8}, {})
     assert told.ratio("slow", "fast").value == pytest.approx(4)
