@@ -1,9 +1,9 @@
 """What makes lab 19 wrong, and the check that must see it."""
 
 #: A launch that nobody waits for; it is ended at once, so that the fork leaves nothing.
-ORPHAN = """left = []
-running = ranks.start("rank_jobs", {}, ranks=1, limit_s=20)
-left = ranks.left()
+ORPHAN = """running = ranks.start("rank_jobs", {}, ranks=1, limit_s=20)
+while not (left := ranks.left()):
+    pass  # a command line is there a moment after its start
 running.stop()"""
 
 FAULTS = [
