@@ -541,7 +541,7 @@ assert left == [], left
 #
 # ### Predict
 #
-# Two questions, and the first comes first. *Does it fit?* Then no single card is an alternative:
+# Two questions, and the first comes first. *Does it fit?* Without a desktop on any card:
 
 # %%
 card_names = "rtx-3080-ti", "rtx-4090", "a100-sxm-80gb"
