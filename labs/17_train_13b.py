@@ -13,7 +13,7 @@
 # | --- | --- |
 # | You will | **predict** the bytes of a training step, and of 40 layers from two; **decide** what a merge may be made into |
 # | Before | 12_memory, 13_quantization |
-# | Minutes | 50 to read, 1.2 to run, 10 to record |
+# | Minutes | 50 to read, 1.2 to run, 6 to record |
 # | CPU | 6 GiB RAM, 0.6 GB disk |
 # | GPU | 12 GiB VRAM |
 # | Theory | [What does it take to train 13 billion weights?](../book/17_train_13b.md) |
@@ -50,6 +50,7 @@ import os
 import tempfile
 from copy import deepcopy
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from gpulab_utils import (
@@ -563,7 +564,7 @@ print(f"{trained:,} of {small.params:,} weights, {100 * trained / small.params:.
 print(f"{4 * trained:,} bytes of adapters in fp32, {2 * small.params:,} of the base")
 
 # %% [markdown]
-# **By how many nats does the held-out loss fall in four steps? Three merges of a QLoRA: into 16 bit, into the
+# **By how many nats does the held-out loss fall in three steps? Three merges of a QLoRA: into 16 bit, into the
 # fp32 that its NF4 stands for, into NF4 again. Which of them keeps what was learned?**
 
 # %%
@@ -619,7 +620,7 @@ try:
 except (load.MissingInput, ImportError) as missing:
     base = tokenizer = None
     print(missing)
-real, steps = base is not None, pick(cpu=16 if RECORDED else 4, gpu=20, tiny=24)
+real, steps = base is not None, pick(cpu=16 if RECORDED else 3, gpu=20, tiny=24)
 n_test, time_tokens = pick(cpu=8 if RECORDED else 4, gpu=16, tiny=4), 128 if real else 64
 if real:
     many = language.windows(tokenizer, "train", 2 * steps + 4, time_tokens)
@@ -644,12 +645,18 @@ assert not learned & set(map(tuple, [*held.tolist(), *test.tolist()])), "held ou
 
 
 # %% tags=["nbval-ignore-output"]
+@cache
+def packed():
+    """The base in NF4, packed once."""
+    return finetune.packed(deepcopy(base))
+
+
 def fresh(mode, wide=False):
     """The base as `mode` keeps it (16 bit, NF4), or in fp32 what that stands for."""
-    made = deepcopy(base)
     if mode == "qlora":
-        made = finetune.packed(made)
+        made = deepcopy(packed())
         return finetune.unpacked(made) if wide else made
+    made = deepcopy(base)
     return made.float() if wide else made
 
 

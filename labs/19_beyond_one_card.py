@@ -13,7 +13,7 @@
 # | --- | --- |
 # | You will | **predict** what each of n cards holds and sends; **decide** from which batch they pay |
 # | Before | 11_libraries |
-# | Minutes | 45 to read, 1.2 to run, 2.5 to record |
+# | Minutes | 45 to read, 1.25 to run |
 # | CPU | 2 GiB RAM, no disk |
 # | GPU | 2 GiB VRAM |
 # | Theory | [When is one card not enough?](../book/19_beyond_one_card.md) |
