@@ -97,12 +97,12 @@ def ends(
     seeds: Iterable[int] = (0, 1, 2),
     items: int | None = None,
 ) -> list[dict]:
-    """Train each rung on `samples` samples for each seed; a row each, to be recorded.
+    """Train each rung on `samples` samples for each seed, in whole batches; a row each.
 
-    A row has task, rung, batch, lr, seed, samples, accuracy (0 to 1), loss (nats) and
-    items, how many answers were scored. Rungs that differ in no bit (`bits`) are trained
-    once; the row of the second names the first as `same_as`. A run that diverged has the
-    loss nan. Raises `ValueError` where two rungs have one name.
+    A row has task, rung, batch, lr, seed, samples (trained), accuracy (0 to 1), loss
+    (nats) and items, how many answers were scored. Rungs that differ in no bit (`bits`)
+    are trained once; the row of the second names the first as `same_as`. A run
+    that diverged has the loss nan. Raises `ValueError` where two rungs have one name.
     """
     rungs, seeds, rows, done = list(rungs), list(seeds), [], {}
     if len({rung.name for rung in rungs}) < len(rungs):
@@ -112,12 +112,12 @@ def ends(
         first = done.get((seed, bits(rung)))
         if first is None:
             run = Run(task, rung, seed=seed)
-            run(samples)
+            trained = run(samples)
             score = scored(task, run, items)
-            first = done[seed, bits(rung)] = rung.name, score
-        name, score = first
+            first = done[seed, bits(rung)] = rung.name, score, trained
+        name, score, trained = first
         told = {"task": task.name, "rung": rung.name, "batch": rung.batch, "lr": rung.lr}
-        told |= {"seed": seed, "samples": samples, **vars(score)}
+        told |= {"seed": seed, "samples": trained, **vars(score)}
         rows.append(told | ({"same_as": name} if name != rung.name else {}))
     return rows
 
