@@ -166,7 +166,7 @@ def wide(browser) -> list[str]:
     )
 
 
-# Each width and each theme once: colours do not hang on the width, and a pass takes minutes.
+# Each width and each theme once: colours do not hang on the width; a pass takes minutes.
 @pytest.mark.parametrize(
     ("size", "theme"),
     [(DESK, "light"), (PHONE, "dark")],
