@@ -3,6 +3,8 @@
 Each takes recordings and draws the rows of one `kind`; `ValueError` where there are none.
 """
 
+from statistics import mean
+
 from gpulab_utils.plots.base import LINES, MUTED, figure, of_kind
 
 
@@ -112,12 +114,8 @@ def ends_by_rung(runs: list, task: str):
             ]
             told = {"label": f"{label}, a point a seed"} if not seed else {}
             ax.plot(x, names, **look | {"linestyle": ""}, **told)
-        means = [_mean([r[by] for r in mine if r["rung"] == n]) for n in names]
+        means = [mean(r[by] for r in mine if r["rung"] == n) for n in names]
         ax.plot(means, names, "|", color=look["color"], markersize=22)
     ax.margins(x=0.15, y=0.15)
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False)
     return fig
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
