@@ -615,7 +615,7 @@ if here.is_gpu:
 
 # %% tags=["nbval-ignore-output"]
 samples = {"cnn": pick(cpu=2000, gpu=2000, tiny=160), "gpt": pick(cpu=24, gpu=240, tiny=8)}
-if RECORDED:
+if RECORDED and not here.tiny:
     samples = {"cnn": 8000, "gpt": pick(cpu=160, gpu=2400, tiny=8)}
 items = {"cnn": 1000, "gpt": pick(cpu=24, gpu=300, tiny=4)}
 scored, level, seeds = [], {"cnn": 32, "gpt": gpt[0].batch}, range(3 if RECORDED else 1)
