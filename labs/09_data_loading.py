@@ -85,9 +85,9 @@ warnings.filterwarnings("ignore", "This DataLoader will create|'pin_memory' argu
 # ### Predict
 #
 # Article A: batches and prefetching reduce the latency of memory access (预取技术可以减少内存访问的延迟).
-# Take a loader whose times are known: an item waits, as it does for a disk, and keeps no core
-# busy. A batch has sixteen items; then the card computes. Without workers the two take turns.
-# With workers the next batches are loaded meanwhile, and the slower of the two sets the pace:
+# Take a loader whose times are known: each item waits, as if for a disk, and keeps no core busy.
+# A batch has sixteen items; then the card computes. Without workers the two take turns. With
+# workers the next batches are loaded during the step, and the slower of the two sets the pace:
 
 # %%
 LOAD_MS, STEP_MS = 16 * 2, 30  # a batch of 16 items that wait 2 ms each; a step of the card
@@ -103,8 +103,8 @@ for step_ms in STEP_MS, 10:
     print(f"step of {step_ms} ms, by workers {', '.join(times)}")
 
 # %% [markdown]
-# That is a formula for the long run. `total_s` follows the loader's queue batch by batch, the
-# first ones included. A thousand batches have to agree with the formula:
+# That formula is for the long run. `total_s` follows the loader's queue batch by batch, from the
+# first one on. For a thousand batches the two have to agree:
 
 # %%
 for workers in 0, 1, 2, 4, 8:
@@ -113,8 +113,8 @@ for workers in 0, 1, 2, 4, 8:
 print("the queue and the formula agree within one in a hundred")
 
 # %% [markdown]
-# **How many times as long take four batches without a worker as with one (step of `30 ms`)? And
-# with one as with four (step of `10 ms`)? With eight as with four?**
+# **Compare the times of four batches. How many times as long do they take without workers as with
+# one (step of `30 ms`)? With one as with four (step of `10 ms`)? With eight as with four?**
 
 # %%
 my_guess = None  # (0 : 1 worker, 1 : 4 workers, 8 : 4 workers)
@@ -122,7 +122,7 @@ my_guess = None  # (0 : 1 worker, 1 : 4 workers, 8 : 4 workers)
 # %% [markdown]
 # ### Run
 #
-# The "card" sleeps: it computes, and the host has nothing to do. `told` is the prediction.
+# The "card" is a sleep: as if it computed and the host had nothing to do. `told` is the prediction.
 # (On Windows and macOS the workers of this lab take a minute or more to start, all together.)
 
 # %% tags=["nbval-ignore-output"]
@@ -164,8 +164,8 @@ scaled = compare(lambda: epoch(feeds[1], 10), lambda: epoch(feeds[4], 10), **tur
 past = compare(lambda: epoch(feeds[8], 10), lambda: epoch(feeds[4], 10), **turn[2])
 
 # %% [markdown]
-# For the figure, each number of workers once more. One epoch of each proves what no
-# worker can change: every single item took its whole wait.
+# For the figure, each number of workers once more. One epoch with each shows what no worker can
+# change: every single item took its whole wait.
 
 # %% tags=["nbval-ignore-output"]
 rows, shortest = [], math.inf
@@ -179,8 +179,8 @@ feeds = feed = None  # ends the workers
 assert shortest >= item_s, "a wait was shortened"
 
 # %% [markdown]
-# How far ahead? On average nothing is gained by depth. But let one item in six take long: a
-# deep queue lives through it, a shallow one runs empty.
+# How far ahead should it load? On average depth gains nothing. But if one item in six takes long, a
+# deep queue bridges the gap, and a shallow one runs empty.
 
 # %% tags=["nbval-ignore-output"]
 uneven, use_s = [item_s / 4] * 5 + [48 * item_s], 8 * item_s  # one item a batch
@@ -204,9 +204,9 @@ for what, (ratio, predicted) in pairs.items():
 results.record(LAB, rows)
 
 # %% [markdown]
-# On a card the step is a kernel, and the batch has to be copied: once from ordinary memory
-# while the host waits, once from pinned memory without waiting. What share of the time has the
-# card nothing to do? (Only a GPU runs this.)
+# On a card the step is a kernel, and the batch has to be copied: from ordinary memory while the
+# host waits, or from pinned memory without waiting. What share of the time has the card nothing to
+# do? (Only a GPU runs this.)
 
 # %% tags=["nbval-ignore-output"]
 card_rows = []
@@ -249,9 +249,9 @@ for run in results.shown(LAB, [*rows, *card_rows]):
 # %% [markdown]
 # ### Explain
 #
-# Four workers made four items wait *at once*: that is throughput, and it scaled on whatever
-# cores there are, since waiting needs none. Past the step's own time nothing was gained.
-# Depth helped only because loads were uneven.
+# Four workers made four items wait *at once*: that is throughput. It grew with the workers on any
+# number of cores, since waiting needs none. Once the step took longer than the divided load, more
+# workers gained nothing. Depth helped only because loads were uneven.
 
 # %% tags=["nbval-ignore-output"]
 assert not hands or scaled.lies_in(pairs["scaled"][1] / 1.44, 2.8) is not False, scaled
@@ -259,9 +259,9 @@ assert not hands or past.lies_in(0.7, 1.4) is not False, past
 assert not hands or depth.lies_in(pairs["depth"][1] / 1.44, 2.4) is not False, depth
 
 # %% [markdown]
-# Prefetching *hides* a wait behind the step. It shortens none, and it has nothing to do with
-# VRAM: the items wait on the host. (The band: a sum may be off by 15 parts in a hundred, a
-# maximum by 25, which batches pay for their way through a queue.)
+# Prefetching *hides* a wait behind the step. It shortens none, and it has nothing to do with VRAM:
+# the items wait on the host. (The band: the sum may be off by 15 parts in a hundred, and the
+# maximum by 25, because its batches pass through a queue.)
 
 # %% tags=["nbval-ignore-output"]
 predicted = pairs["hidden"][1]  # the sum over the larger of the two
@@ -274,8 +274,8 @@ claims.check("A-4.1b", stands, found, why_not="" if hands else "no workers in th
 #
 # ### Predict
 #
-# Little's law: what is under way = what leaves a second x how long each takes. A card that
-# takes so many images a second keeps that many decodes under way, and each needs a worker,
+# Little's law: what is under way = what leaves a second x how long each takes. The images that a
+# card uses a second, times the seconds of a decode, are the decodes under way. Each needs a worker,
 # and a core, of its own:
 
 # %%
@@ -287,9 +287,9 @@ for images_per_s in 100, 500, 2500:
     )
 
 # %% [markdown]
-# Below, JPEG files of a few hundred kilobytes are decoded to what a model takes, and a "card"
-# needs two thirds of the time that one worker needs for a batch. **With how many workers is the card
-# the wall? And with twice as many?**
+# Below, JPEG files of a few hundred kilobytes are decoded to the size that a model takes, and a
+# "card" needs two thirds of the time that one worker needs for a batch. **From how many workers on
+# is the card the wall? And what do twice as many gain?**
 
 # %%
 my_guess = None  # workers
@@ -297,8 +297,8 @@ my_guess = None  # workers
 # %% [markdown]
 # ### Run
 #
-# Are batches still right when processes share the work? In order, each image once, bit by bit
-# what this process decodes:
+# Are batches still right when processes share the work? They must come in order, each image once,
+# bit by bit what this process decodes:
 
 # %%
 folder, pictures = folders.folder("pictures"), None
@@ -360,8 +360,8 @@ results.record(LAB, rows)
 # %% [markdown]
 # ### See
 #
-# The dotted line is the "card". On the left of the knee the loader sets the pace, on the right
-# the card does, or the number of cores.
+# The dotted line is the "card". Left of the knee the loader sets the pace; right of it the card
+# does, or the number of cores.
 
 # %% mystnb={"image": {"alt": "Images a second against workers: rising until the model's own rate or the cores are reached, near the predicted line"}} tags=["nbval-ignore-output"]
 runs = results.shown(LAB, rows) if pictures else []
@@ -379,10 +379,11 @@ for run in runs:
 # %% [markdown]
 # ### Explain
 #
-# How near the curve comes to the prediction is shown and not judged: that needs cores that nobody
-# else uses. Three things are certain. No loader outruns its model. Workers change nothing but the
-# time. And before you add a worker, look at what an item does: a file of 896 pixels that becomes
-# 224 can be decoded at a quarter of its size, and one thread then does less work for each image.
+# How close the curve comes to the prediction is shown but not judged: that would need cores that
+# nobody else uses. Three things are certain. No loader outruns its model. Workers change nothing
+# but the time. And before you add a worker, look at what an item does: a file of 896 pixels that
+# becomes 224 can be decoded at a quarter of its size, which is less work for each image on one
+# thread.
 
 # %% tags=["nbval-ignore-output"]
 assert all(r["images_per_s"] <= r["model_per_s"] for r in jpeg), jpeg
@@ -405,8 +406,8 @@ for batch in 1, 16, 256:
     print(f"batch of {batch}: {weight_bytes:,} + {row_bytes:,} bytes a row")
 
 # %% [markdown]
-# **How many times as long take sixteen rows one by one as sixteen at once? And how does the
-# time that *one* row waits for its result change from a batch of sixteen to one of 64?**
+# **How many times as long do sixteen rows take one by one as all at once? And how does the time
+# that *one* row waits for its result change from a batch of sixteen to one of 64?**
 
 # %%
 my_guess = None  # (one by one : at once, 64 : 16)
@@ -414,8 +415,8 @@ my_guess = None  # (one by one : at once, 64 : 16)
 # %% [markdown]
 # ### Run
 #
-# Two layers: one whose weights, taken in turns, are more than most caches hold, and one so small
-# that the call itself is what it costs.
+# Two layers: one whose weights, several copies used in turn, are more than most caches hold, and
+# one so small that the call itself takes most of the time.
 
 # %% tags=["nbval-ignore-output"]
 here, side = device.here(), pick(cpu=2048, gpu=4096, tiny=64)
@@ -452,16 +453,17 @@ _ = plots.time_by_batch(results.shown(LAB, rows))
 # %% [markdown]
 # ### Explain
 #
-# The lower line falls: a row costs less, since one reading of the weights and one call serve
-# many. The upper line is what the *first* row of the batch waits for: from sixteen rows to
-# 64 it does not fall. (Below sixteen it may jump where the library changes to another kernel.)
+# The lower line falls: a row costs less, since one reading of the weights and one call serve many
+# rows. The upper line is what the *first* row of the batch waits for: it does not fall from sixteen
+# rows to 64. (Below sixteen it may jump where the library changes to another kernel.)
 
 # %% tags=["nbval-ignore-output"]
 assert calls.lies_in(8) is not False, calls
 assert waits.lies_in(0.8) is not False, waits
 
 # %% [markdown]
-# A batch buys throughput, with the time of each request. The latency of an access is the same.
+# A batch buys throughput and pays with the time of each request. The latency of an access is the
+# same.
 
 # %% tags=["nbval-ignore-output"]
 found = {"shared": shared, "waits": waits, "calls": calls}
@@ -481,8 +483,8 @@ for load_us in 100, 1_000, 30_000:
     print(f"load of {load_us:,} microseconds: from {batches} batches on")
 
 # %% [markdown]
-# **Data that lies in memory already: how many times as long takes an epoch of sixteen batches with two
-# new workers as with none?**
+# **The data is already in memory: how many times as long does an epoch of sixteen batches take with
+# two new workers as with none?**
 
 # %%
 my_guess = None
@@ -529,9 +531,8 @@ results.record(LAB, rows)
 assert batch.is_pinned() or not here.is_gpu
 
 # %% [markdown]
-# And where workers are *spawned*: a new Python starts, reads the main file again, and gets the
-# data set as a pickle, which holds the name of its class and no code. Three ways to write the same
-# loop:
+# Where workers are *spawned*, a new Python starts, reads the main file again, and receives the data
+# set as a pickle, which holds the name of its class and no code. Three ways to write the same loop:
 
 # %%
 LOOP = """
@@ -565,8 +566,8 @@ _ = plots.time_by_start(results.shown(LAB, rows))
 # %% [markdown]
 # ### Explain
 #
-# Nothing was to be hidden, so workers only added their start and their queue. Leave a loader
-# alone that is not the wall.
+# There was nothing to hide, so workers only added their start and their queue. If the loader is not
+# the wall, leave it alone.
 
 # %% tags=["nbval-ignore-output"]
 assert SPAWNED or new.lies_in(2) is not False, new
@@ -574,7 +575,7 @@ assert SPAWNED or new.lies_in(2) is not False, new
 # %% [markdown]
 # ## Your turn
 #
-# **1. Predict.** An image takes `8 ms` to decode, a card takes 64 of them in `50 ms`. How many
+# **1. Predict.** An image takes `8 ms` to decode, and a card uses 64 of them in `50 ms`. How many
 # workers does it need at least?
 
 # %%
@@ -586,9 +587,9 @@ assert my_workers in (None, needed), "decodes under way at once, rounded up"
 print(f"{needed} workers")
 
 # %% [markdown]
-# **2. Decide.** Write `my_advice(load, step, cores)`, which takes the two times of a batch and says "leave it"
-# where the load is less than a tenth of the step, "workers" where as many as there are cores
-# hide it, else "cheaper items".
+# **2. Decide.** Write `my_advice(load, step, cores)`, which takes the two times of a batch and says
+# "leave it" if the load is less than a tenth of the step, "workers" if as many workers as cores can
+# hide it, and otherwise "cheaper items".
 
 # %%
 my_advice = None  # your function
@@ -612,8 +613,9 @@ for load, step, cores in tried:
 print(f"right in {len(tried)} cases")
 
 # %% [markdown]
-# **3. Predict.** Eight workers, `prefetch_factor=2`, batches of 64 images of `3 x 224 x 224` values in fp32. How
-# many bytes of this machine's memory can be full of batches that nobody has asked for yet?
+# **3. Predict.** Eight workers, `prefetch_factor=2`, batches of 64 images of `3 x 224 x 224` values
+# in fp32. How many bytes of this machine's memory can be full of batches that nobody has asked for
+# yet?
 
 # %%
 my_bytes = None  # your answer
@@ -624,5 +626,5 @@ assert my_bytes in (None, ahead), "workers x prefetch x batch x bytes of an imag
 print(f"{ahead:,} bytes")
 
 # %% [markdown]
-# **Takeaway:** time a load and a step. The larger one is your pace; workers divide the load
-# while there are cores, and do nothing once it is the smaller.
+# **Takeaway:** time a load and a step. Workers divide the load, as long as there are cores; your
+# pace is the larger of the two. Once that is the step, more workers do nothing.
