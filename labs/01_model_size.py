@@ -78,9 +78,9 @@ from transformers import AutoConfig, AutoModelForCausalLM
 LAB = "01_model_size"
 
 # %% [markdown]
-# Two models go through this lab. Of **Llama-2-13B** there is only the shape: nothing below
-# needs a byte of its weights. **SmolLM2**, a hundredth of it, is here, and every count is
-# tried on it.
+# Two models appear in this lab. Of **Llama-2-13B** we use only the shape: nothing below needs a
+# byte of its weights. **SmolLM2**, a hundredth of its size, is loaded, and every count is tried
+# on it.
 
 # %%
 shape, small = MODELS["llama-2-13b"], MODELS["smollm2-135m"]
@@ -119,9 +119,9 @@ text = ids[None].to(here.device)  # [1, n]
 #
 # ### Predict
 #
-# A Llama is a stack of equal layers. Each holds four square matrices for attention, three
-# matrices for the MLP and two vectors of norms; the embedding in front and the head behind
-# have one row for each word of the vocabulary, and one more norm stands before the head.
+# A Llama is a stack of layers of the same shape. Each holds four square matrices for attention,
+# three matrices for the MLP and two vectors for its norms. The embedding in front and the head
+# behind have one row for each word of the vocabulary, and one more norm stands before the head.
 
 # %%
 a_layer = 4 * shape.hidden**2 + 3 * shape.hidden * shape.intermediate + 2 * shape.hidden
@@ -160,9 +160,8 @@ for name, n in sizes.items():
     print(f"{name:18}{n:>15,} = {n / YI:8.4f} 亿")
 
 # %% [markdown]
-# What does a number weigh? Not what a tensor says of itself: hold blocks of five sizes in
-# three formats, and ask the operating system (on a GPU, the allocator) how far this process
-# grew.
+# How many bytes does a number take? Do not ask the tensor: hold blocks of five sizes in three
+# formats, and ask the operating system (on a GPU, the allocator) by how much this process grew.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -184,8 +183,8 @@ results.record(LAB, rows)
 _ = plots.bytes_held(results.shown(LAB, rows))
 
 # %% [markdown]
-# So the 13B weighs this; in 4 bit each group of 128 weights also has a scale and a zero, and
-# the two tables stay in 16 bit:
+# So the 13B takes this many bytes. In 4 bit each group of 128 weights also has a scale and a
+# zero, and the two tables stay in 16 bit:
 
 # %%
 for name in ("fp32", "bf16", "int8", "int4-g128"):
@@ -195,8 +194,9 @@ for name in ("fp32", "bf16", "int8", "int4-g128"):
 # %% [markdown]
 # ### Explain
 #
-# 13B is 130亿: 十三亿 would be a 1.3B. Counted in 亿 (数以亿计, article B) is true of every
-# language model above, but a low bar; the network that article B trains does not reach one.
+# 13B is 130亿; 十三亿 would be a 1.3B. Article B's phrase, counted in 亿 (数以亿计), is true of every
+# language model above, but that is a low bar, and the network that article B trains does not
+# even reach one 亿.
 
 # %%
 factor = counted / (13 * YI)
@@ -208,8 +208,9 @@ several = article_b < YI < min(language) and max(language) > 100 * YI
 claims.check("B-1.1a", several, {"sizes": sizes, "yi": YI})
 
 # %% [markdown]
-# What the system handed out lies on straight lines through zero, and their slopes are the
-# bytes of the formats. More parameters need more memory in proportion, as article C says.
+# The memory that the system handed out lies on straight lines through zero, and their slopes
+# are the bytes per number of the formats. More parameters need more memory in proportion, as
+# article C says.
 
 # %% tags=["nbval-ignore-output"]
 lines = {f: [(r["params"], r["bytes"]) for r in rows if r["format"] == f] for f in FORMATS}
@@ -232,9 +233,9 @@ claims.check("C-1.1a", straight and known and from_zero, slopes)
 # gradient and two running means, in fp32 $4 + 4 + 8 = 16$ bytes. Mixed precision holds 2 + 2
 # for weight and gradient, 12 for an fp32 copy and the means: 16 again.
 #
-# SmolLM2 comes as a file in Q4_1: 32 numbers of 4 bits and two of 16 bits a block, so 5 bits
-# a weight. **How many bytes per parameter has the file?** Its table, 49,152 words of 576
-# numbers, is stored otherwise.
+# SmolLM2 comes as a file in the format Q4_1. A block holds 32 numbers of 4 bits and two of 16
+# bits, so a weight takes 5 bits. The table, 49,152 words of 576 numbers, is stored in another
+# format. **How many bytes per parameter does the file take?**
 
 # %%
 my_guess = None  # bytes per parameter
@@ -246,8 +247,8 @@ for s in (small, shape):
 # %% [markdown]
 # ### Run
 #
-# The table is in Q8_0, 34 bytes for 32 numbers, and the norms are in fp32; what remains is
-# the tokenizer.
+# The table is in Q8_0, 34 bytes for 32 numbers, and the norms are in fp32. What remains of the
+# file is the tokenizer.
 
 # %%
 file_bytes = load.smollm2_file().stat().st_size if tokenizer else None
@@ -263,7 +264,7 @@ print(f"all in Q4_1 it would be {small.params * 5 / 8:,.0f}")
 reveal(my_guess, (file_bytes or expected) / small.params, "bytes per parameter")
 
 # %% [markdown]
-# Now run it: one pass over a text, whose keys and values are counted.
+# Now run the model: one pass over a text, and count the bytes of its keys and values.
 
 # %% tags=["nbval-ignore-output"]
 with torch.no_grad():
@@ -272,8 +273,8 @@ kv_bytes = sum(part.keys.nbytes + part.values.nbytes for part in cache.layers)
 assert kv_bytes == text.numel() * small.kv_bytes_per_token("fp32")
 
 # %% [markdown]
-# And train it: one real step of Adam (with a learning rate of zero, to keep the weights).
-# What each parameter holds is counted; what the process grew by is asked.
+# And train it: one real step of Adam (with a learning rate of zero, to keep the weights). Count
+# what each parameter holds, and ask by how much the process grew.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -297,10 +298,10 @@ learner.state.clear()
 model.zero_grad()
 
 # %% [markdown]
-# Last, the planner: five runs of a 13B at a tenth of its width. Arithmetic predicts the peak;
-# torch's `MemTracker` (on a GPU, the allocator) measures it. Adam steps as it does on a GPU
-# unless told otherwise, all tensors in one call (`foreach`), with a copy of one mean. In
-# training the short text peaks in that step, the long one in its activations.
+# Last, test the planner on five runs of a 13B at a tenth of its width. Arithmetic predicts the
+# peak; torch's `MemTracker` (on a GPU, the allocator) measures it. Adam updates all tensors in
+# one call (`foreach`), as is its default on a GPU, and needs a copy of one mean for that. In
+# training, the short text peaks in that step, the long one in its activations.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -355,7 +356,7 @@ results.record(LAB, rows)
 _ = plots.bytes_per_parameter(results.shown(LAB, rows))
 
 # %% [markdown]
-# What fits, with 4,096 tokens of KV cache, beside a desktop?
+# What fits on a card that also drives a desktop, with 4,096 tokens of KV cache?
 
 # %%
 FIT = "rtx-4060", "rtx-3060-12gb", "rtx-4060-ti-16gb", "rtx-4090"
@@ -369,8 +370,8 @@ for name in ("llama-2-7b", "llama-2-13b"):
 # %% [markdown]
 # ### Explain
 #
-# Article B says to check the capacity, and gives no formula. The bill above is one: it was
-# within a tenth of the measured peak for running, within fifteen hundredths for training.
+# Article B says to check the capacity, and gives no formula. The bill above is one: it came
+# within a tenth of the measured peak for running, and within fifteen hundredths for training.
 
 # %% tags=["nbval-ignore-output"]
 errors = [abs(b["planned"] / b["measured"] - 1) for b in bills]
@@ -378,10 +379,10 @@ close = max(errors[:3]) < 0.10 and max(errors[3:]) < 0.15
 claims.check("B-2.3", close, bills)
 
 # %% [markdown]
-# Article A promises one set of optimisations for training and running. The budgets differ by
-# a factor of eight, and the walls differ too: for each byte of weights, one token of running
-# does one operation, a training step of 2,048 tokens hundreds; the card's balance lies
-# between the two.
+# Article A promises one set of optimisations for training and running. But the budgets differ
+# by a factor of eight, and the limits differ too. For each byte of what it holds, running does
+# one operation for a token, and a training step of 2,048 tokens does hundreds. The card's
+# memory and arithmetic take equally long at a number between these two.
 
 # %% tags=["nbval-ignore-output"]
 times = sum(states.values()) / (2 * small.params)  # against running in bf16
@@ -394,9 +395,9 @@ claims.check(
 )
 
 # %% [markdown]
-# Article C finds the demand extremely high. For training, yes: at the bytes per parameter
-# just counted, no card of our table holds a 13B. Running depends on the format: a 7B in 4 bit
-# fits the smallest card above, in 16 bit it does not.
+# Article C calls the demand for memory extremely high. For training it is: at the bytes per
+# parameter just counted, no card of our table holds a 13B. Running depends on the format: a 7B
+# fits the smallest card above in 4 bit, and does not in 16 bit.
 
 # %% tags=["nbval-ignore-output"]
 needed = sum(states.values()) / small.params * shape.params
@@ -412,9 +413,9 @@ claims.check("C-0.2", too_much and by_format == [True, False], {"training": need
 # ### Predict
 #
 # A token meets each weight of the linears and of the head once: one multiplication, one
-# addition, 2 FLOP. The embedding is looked up, not multiplied. Training needs the gradient of
-# the inputs and that of the weights as well, each as much again. Attention adds 4 FLOP per
-# position, head and head dimension.
+# addition, 2 FLOP. The embedding is looked up, not multiplied. Training also needs the gradient
+# of the inputs and that of the weights, each as much work again. Attention adds 4 FLOP per
+# layer, position, head and number of a head.
 
 # %%
 n_met = shape.linear_params + shape.head_params
@@ -422,9 +423,9 @@ print(f"{n_met:,} weights met")
 print(f"{2 * n_met:,} FLOP to run, {6 * n_met:,} to train on a token")
 
 # %% [markdown]
-# **By how much does the operator count of the 13B exceed 2 FLOP per weight, for a text of 128
-# tokens?** And: SmolLM2 gets a twin with the same numbers, each moved one place along. **Which
-# of the two does more operations?**
+# **How many times 2 FLOP per weight and token does the 13B do, for a text of 128 tokens?** And
+# SmolLM2 gets a twin with the same numbers, each moved one place along. **Which of the two does
+# more operations?**
 
 # %%
 my_guess = None  # counted / (2 x weights x tokens)
@@ -490,8 +491,8 @@ for context in (128, 4096, 32768):
 # ### Explain
 #
 # Article C praises the "powerful computing ability" of large models. A model has none: it
-# *consumes* operations, as many whether its numbers mean something or not. The twin does the
-# same work and knows nothing; what a model can do lies in which numbers they are.
+# *consumes* operations, just as many when its numbers mean nothing. The twin does the same work
+# and knows nothing. What a model can do depends on which number stands where.
 
 # %% tags=["nbval-ignore-output"]
 trained, twin = rows
@@ -503,9 +504,9 @@ found = {"ratio": per_weight, "rows": rows}
 claims.check("C-0.1", stands, found, why_not="no model file")
 
 # %% [markdown]
-# Article B is right that training needs a great deal of computing. Three passes' worth for
-# each of 10¹² tokens, at half of an A100's rate, is what LLaMA-13B was reported to take; one
-# 12 GB card would be busy for decades.
+# Article B is right that training needs a great deal of computing: three passes' worth for each
+# token. For 10¹² tokens, at half of an A100's rate, that is what LLaMA-13B was reported to
+# take; one 12 GB card would be busy for decades.
 
 # %%
 told = tables.read("published/training_hours.jsonl")[0]
@@ -526,8 +527,8 @@ claims.check("B-1.1b", 0.9 < six < 1.3 and as_reported, {"six": six, "hours": ho
 #
 # ### Predict
 #
-# To make one token, the machine reads every weight once. It cannot be done before the memory
-# has delivered them: time $\ge$ bytes / bandwidth.
+# To make one token, the machine reads every weight once. The token cannot be ready before the
+# memory has delivered them: time $\ge$ bytes / bandwidth.
 
 # %%
 for weights in ("bf16", "int4-g128"):
@@ -538,8 +539,8 @@ for weights in ("bf16", "int4-g128"):
     )
 
 # %% [markdown]
-# (In bf16 the 3080 Ti cannot even hold it.) Here a stack of the 13B's matrices stands for the
-# model. **How many times as long as merely reading its bytes does a pass take?**
+# (In bf16 the 3080 Ti cannot even hold the model.) Here a stack of matrices of the 13B's size
+# stands for the model. **How many times as long does a pass take as merely reading its bytes?**
 
 # %%
 my_guess = None  # pass / reading
@@ -547,8 +548,8 @@ my_guess = None  # pass / reading
 # %% [markdown]
 # ### Run
 #
-# Right before fast: the stack must give what its matrices give, one by one. It is larger than
-# the caches of most machines.
+# Check the result before the speed: the stack must give what its matrices give one by one, in
+# double precision. It is larger than the caches of most machines.
 
 # %% tags=["nbval-ignore-output"]
 width = pick(cpu=5120, gpu=5120, tiny=512)
@@ -574,7 +575,8 @@ error = (run(stack)[0].double() - expected).norm() / expected.norm()
 assert error < (0.05 if here.is_gpu else 1e-4), error
 
 # %% [markdown]
-# `bench` is for the figure. The conclusion rests on `compare`: two calls in turns, in one run.
+# `bench` gives the times for the figure. The conclusion rests on `compare`, which times two
+# calls in turns, in one run.
 
 # %% tags=["nbval-ignore-output"]
 held = torch.ones(
@@ -608,7 +610,8 @@ _ = plots.passes_against_bytes(results.shown(LAB, rows))
 #
 # Twice the weights took twice the time, and a pass took at most about twice as long as merely
 # reading its bytes. So article A is right with conditions: efficient hardware is indispensable
-# for speed, and for training, not for running at all. A slow memory makes the same tokens later.
+# for speed and for training, but not for running at all. A slow memory makes the same tokens,
+# only later.
 
 # %% tags=["nbval-ignore-output"]
 assert double.lies_in(1.6, 2.5) is not False, double
@@ -642,8 +645,8 @@ assert my_ms is None or abs(my_ms / ms - 1) < 0.03, "bytes of the weights over b
 print(f"{ms:.1f} ms: 2 bytes x (6.74 G parameters, less the embedding) / 1,008 GB/s")
 
 # %% [markdown]
-# **Count back.** How many parameters can a card train whose 10.85 GiB are free, at 16 bytes a
-# parameter and without activations? Give it in billions.
+# **Count back.** A card has 10.85 GiB free. How many parameters can it train, at 16 bytes a
+# parameter and without activations? Answer in billions.
 
 # %%
 my_billions = None  # your answer
@@ -655,4 +658,4 @@ print(f"{billions:.2f} billion: eighteen times too few for a 13B")
 
 # %% [markdown]
 # **Takeaway:** count parameters, then bytes per parameter (2 to run in 16 bit, 16 to train),
-# then bytes per token; the bytes that must be read, over the bandwidth, bound the time.
+# then bytes per token. The bytes that must be read, divided by the bandwidth, bound the time.
