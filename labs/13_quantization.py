@@ -82,8 +82,8 @@ LAB = "13_quantization"
 _ = torch.set_grad_enabled(False), torch.manual_seed(13)
 
 # %% [markdown]
-# Quality is judged on a real model, SmolLM2 decoded from Q4_1. Where it is not installed, the
-# arithmetic runs on random weights and no quality is told.
+# Quality is measured on a real model, SmolLM2 decoded from Q4_1. If it is not installed, the
+# arithmetic runs on random weights and no quality is shown.
 
 # %% tags=["nbval-ignore-output"]
 here, recording = device.here(), "GPULAB_RECORD" in os.environ
@@ -107,8 +107,9 @@ weight = named.get("layers.28.mlp.down_proj", next(iter(named.values())))  # [ou
 #
 # ### Predict
 #
-# Article C: parameters become a low-precision format such as int8 (如int8). A cast does not do
-# that: it cuts off what follows the point. A scale does, the largest magnitude over 127:
+# Article C: parameters become a low-precision format such as int8 (如int8). A plain cast cuts off
+# everything after the decimal point. You need a scale; here its step is the largest magnitude
+# over 127:
 
 # %%
 row = torch.tensor([0.52, -1.0, 0.25, 0.02])
@@ -119,16 +120,16 @@ print("codes:", codes.tolist(), "and one step for all of them")
 assert codes.tolist() == [66, -127, 32, 3]
 
 # %% [markdown]
-# A step is shared by a tensor, a row or a group. An outlier makes it large for all that share
-# it. What a scale in fp32 adds to 8 bits a weight, for a weight of 576 rows of 1,536:
+# A tensor, a row or a group shares a step, and an outlier makes the step large for all of them.
+# Scales in fp32 add this much to 8 bits a weight, for a matrix of 576 rows of 1,536:
 
 # %%
 for name, n_scales in ("tensor", 1), ("row", 576), ("group of 64", 576 * 1536 // 64):
     print(f"{name:12} {8 + 32 * n_scales / (576 * 1536):.4f} bits a weight")
 
 # %% [markdown]
-# **How far off are the weights after int8, in percent of their size: with a scale for the tensor,
-# for each row, for each 64? And when a single weight is $40$ times the largest other one?**
+# **How far off are the weights after int8, in percent of their size, with a scale for the tensor,
+# for each row, for each 64 weights? And if a single weight is $40$ times the largest other one?**
 
 # %%
 my_guess = None  # (tensor, row, group), then the same with the outlier
@@ -136,7 +137,7 @@ my_guess = None  # (tensor, row, group), then the same with the outlier
 # %% [markdown]
 # ### Run
 #
-# The whole of absmax int8, for groups of any length, and what it stands for again:
+# This is all of absmax int8, for groups of any length. The package's version must agree:
 
 
 # %% tags=["nbval-ignore-output"]
@@ -155,7 +156,7 @@ naive = (weight.to(torch.int8) == 0).float().mean().item()
 print(f"cast: {100 * naive:.1f} % of the weights are 0")
 
 # %% [markdown]
-# And as bitsandbytes, whose kernels you would use:
+# bitsandbytes, whose kernels you would use, must agree too:
 
 # %% tags=["nbval-ignore-output"]
 library = kernels.bitsandbytes() if "nf4" in kernels.quantizers() else None
@@ -181,7 +182,7 @@ for w, outlier in (weight, False), (planted, True):
 error = {(r["per"], r["outlier"]): r["error"] for r in rows}
 
 # %% [markdown]
-# Activations have more of them than weights. What enters the last linear of each block?
+# Activations have more outliers than weights. What enters the last linear layer of each block?
 
 # %% tags=["nbval-ignore-output"]
 seen = {}  # name: x [tokens, in] of the first window
@@ -200,9 +201,9 @@ for n in sorted(large, key=lambda n: -large[n].max())[:4]:
 
 
 # %% [markdown]
-# To multiply in int8, activations become codes too: with a scale for all, or for each token.
-# LLM.int8 (arXiv:2208.07339) takes one a token, and multiplies the columns with a magnitude of 6
-# or more apart, in 16 bits or more:
+# To multiply in int8, activations become codes too, with one scale for all or one per token.
+# LLM.int8 (arXiv:2208.07339) takes one per token, and multiplies the columns with a magnitude of
+# 6 or more separately, in 16 bits or more:
 
 
 # %% tags=["nbval-ignore-output"]
@@ -238,7 +239,7 @@ for name, x in seen.items():
 columns = [r for r in rows if r["kind"] == "columns"]
 
 # %% [markdown]
-# Does the model notice? All its linears, int8 on both sides:
+# Does the model notice? Now all its linear layers use int8 for weights and activations:
 
 # %% tags=["nbval-ignore-output"]
 right = weights_table.predictions(model, ids[:1]) if model else []
@@ -259,10 +260,11 @@ plots.quantization.show_both(results.shown(LAB, rows))
 # %% [markdown]
 # ### Explain
 #
-# An outlier spoils the step of those that share it, and the shorter the group the fewer these
-# are. That is all there is to finer scales, and to LLM.int8's columns. In this model the largest
-# activations belong to the first token alone: a scale a token confines them, and the columns
-# apart add little. The paper met models that needed them from 6.7 billion parameters on.
+# An outlier spoils the step of all values that share it; the shorter the group, the fewer these
+# are. Finer scales and LLM.int8's separate columns do nothing else. In this model the largest
+# activations belong to the first token alone. One scale per token confines them, and separate
+# columns add little. The paper met models that needed separate columns from 6.7 billion
+# parameters on.
 
 # %% tags=["nbval-ignore-output"]
 fine = error["row", False] < 0.015 and error["64", False] < error["row", False]
@@ -286,8 +288,8 @@ claims.check("C-3.2a", naive > 0.99 and fine and coarse, found)
 #
 # ### Predict
 #
-# Sixteen codes a weight, so everything depends on where they lie and who shares a scale. The
-# formats, and their bits a weight:
+# A weight has one of only sixteen codes, so everything depends on which values they stand for and
+# on who shares a scale. The formats, and their bits a weight:
 
 # %%
 BITS = {
@@ -303,8 +305,8 @@ for name, bits in BITS.items():
 print("MXFP4 holds", minifloats.values("e2m1").tolist()[:8], "and their negatives")
 
 # %% [markdown]
-# A Q4_1 block of a GGUF file is two halves, scale and smallest value, and 16 bytes of codes, the
-# first 16 weights in their low halves. By hand:
+# A Q4_1 block of a GGUF file holds two 16-bit floats, scale and smallest value, and 16 bytes of
+# codes. The first 16 weights are in the low halves of these bytes. By hand:
 
 # %%
 block = struct.pack("<ee", 0.5, -2.0) + bytes(range(0x10, 0x20))
@@ -316,7 +318,7 @@ assert ggml_blocks.decode(block, "Q4_1").tolist() == values, "as the package"
 
 # %% [markdown]
 # The weights of this lab were decoded from such blocks. **If you write them in int4 again, with
-# groups of 16, 32 and 64: how far off are they, in percent?**
+# groups of 16, 32 and 64, how far off are they, in percent?**
 
 # %%
 my_guess = None  # (16, 32, 64)
@@ -324,8 +326,8 @@ my_guess = None  # (16, 32, 64)
 # %% [markdown]
 # ### Run
 #
-# NF4 in five lines: sixteen quantiles of a normal distribution, the largest magnitude of 64
-# weights, the nearest level, two codes a byte.
+# NF4 takes a few lines: sixteen quantiles of a normal distribution, the largest magnitude of 64
+# weights, the nearest level for each weight, and two codes a byte.
 
 # %% tags=["nbval-ignore-output"]
 levels = normalfloat.levels().to(weight.device)  # [16], -1 to 1
@@ -353,8 +355,8 @@ predicted = next(bits for name, bits in BITS.items() if "double" in name)
 assert abs(8 * twice.nbytes / weight.numel() - predicted) < 0.001, "bits a weight"
 
 # %% [markdown]
-# int4 with an offset: the smallest weight of a group is code 0, the largest 15. Scales in fp32,
-# so that nothing but the grid is tested.
+# Next, int4 with an offset: the smallest weight of a group gets code 0, the largest 15. Scales
+# stay unrounded, so that nothing but the grid is tested.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -372,7 +374,7 @@ def moved(w, group):
 
 
 # %% [markdown]
-# The grid of the file: its raw blocks, decoded, are the weights that transformers loaded.
+# Is this the file's grid? Its raw blocks, decoded, are the weights that transformers loaded.
 
 # %% tags=["nbval-ignore-output"]
 if model:
@@ -389,9 +391,9 @@ if model:
     assert torch.equal(decoded, weight.cpu()), "and as transformers loads them"
 
 # %% [markdown]
-# Now take the model off that grid, and change nothing else: its channels in another order. Every
-# weight keeps its value and its row, the model computes what it did, but 32 neighbours are other
-# weights than before.
+# Now take the model off that grid, and change nothing else: put its channels in another order.
+# Every weight keeps its value, and the model computes what it did. But each weight has other
+# neighbours in its group of 32.
 
 # %% tags=["nbval-ignore-output"]
 other = weight[:, torch.randperm(weight.shape[1])]
@@ -419,10 +421,10 @@ _ = plots.grid_errors(results.shown(LAB, rows))
 # %% [markdown]
 # ### Explain
 #
-# At groups of 32 int4 finds the very grid on which the weights already lie, and loses nothing:
-# that says something about the file, not about int4. Half such a group has not both ends of
-# the grid in it, and already at 16 the grid is missed. Shuffled, the same weights lose what any
-# weights lose. So a format that shares a model's grid is marked, and judged shuffled.
+# With groups of 32, int4 finds the very grid on which the weights already lie, and loses nothing.
+# That says something about the file, not about int4. Half such a group does not contain both ends
+# of the grid, so groups of 16 already miss it. Shuffled, the same weights lose what any weights
+# lose. So this lab marks a format that shares the model's grid, and judges it shuffled.
 
 # %% tags=["nbval-ignore-output"]
 error = {(r["where"], r["group"]): r["error"] for r in rows}
@@ -437,8 +439,8 @@ assert others > 0.03, "half a group, or two, have another grid"
 #
 # ### Predict
 #
-# SmolLM2's block linears have 106,168,320 weights; a token reads each once. Norms and the
-# embedding, which is also the head, stay in 16 bits: 28 million more.
+# The linear layers in SmolLM2's blocks have 106,168,320 weights, and a token reads each once.
+# Norms and the embedding, which is also the head, are 28 million more and stay in 16 bits.
 
 # %%
 n_weights = MODELS["smollm2-135m"].linear_params
@@ -447,8 +449,8 @@ for name, bits in ("fp32", 32), ("bf16", 16), ("int8 row", 8.047), ("int4 g64, N
     print(f"{name:14} {n_weights * bits / 8e6:6.1f} MB")
 
 # %% [markdown]
-# **By how many percent does perplexity rise in int8, in int4, in NF4? And what becomes of the
-# tokens a second?**
+# **By how many percent does perplexity rise in int8, in int4, in NF4? And how do the tokens a
+# second change?**
 
 # %%
 my_guess = None  # (int8, int4, NF4) in percent, and times as fast as bf16
@@ -456,7 +458,7 @@ my_guess = None  # (int8, int4, NF4) in percent, and times as fast as bf16
 # %% [markdown]
 # ### Run
 #
-# Each format is written and read back, and the model scored on Python's help topics. The lab
+# The model is written in each format, read back, and scored on Python's help topics. The lab
 # scores a few formats on little text; a recording scores all of them on more.
 
 # %% tags=["nbval-ignore-output"]
@@ -475,8 +477,8 @@ for where, names in few.items():
         quality.append({"kind": "quality", "where": where, "tokens": ids.numel()} | told)
 
 # %% [markdown]
-# Tokens a second is a question for kernels: products that multiply by the codes. One token, no
-# context, so that reading the weights is the work.
+# Tokens a second depend on kernels, products that multiply by the codes. We time one token
+# without context, so that the work is reading the weights.
 
 # %% tags=["nbval-ignore-output"]
 half = deepcopy(model).to(here.dtype) if model else None
@@ -524,9 +526,10 @@ plots.quantization.show_quality(results.shown(LAB, [*quality, *token]))
 # %% [markdown]
 # ### Explain
 #
-# Eight bits with a scale a row cost next to nothing. Four bits cost a model of 135 million
-# parameters dearly and the published 7B and 13B little. The hollow points cost nothing because
-# the model was on their grid: shuffled, the same format is where the other 4-bit ones are.
+# Eight bits with one scale per row cost next to nothing. Four bits cost a model of 135 million
+# parameters dearly, and the published 7B and 13B little. The hollow points cost nothing because
+# the model was on their grid. On the shuffled model these formats cost about as much as the other
+# 4-bit ones.
 
 # %%
 published = real13b.rises("llama.cpp")  # percent over 16 bits, by model and format
@@ -557,7 +560,7 @@ if model:
 #
 # ### Predict
 #
-# Article C: quantization lowers VRAM use (降低显存占用). Of Llama-2-13B at its 4,096 positions:
+# Article C: quantization lowers VRAM use (降低显存占用). For Llama-2-13B with its 4,096 positions:
 
 # %%
 terms = {w: plan("llama-2-13b", weights=w, seq=4096).terms for w in ("bf16", "int8", "nf4")}
@@ -567,8 +570,9 @@ for name, told in terms.items():
     )
 
 # %% [markdown]
-# Time: a card reads half the bytes in half the time, if reading is all it does. With more rows a
-# weight is used again and again, and the codes must become numbers before they are multiplied:
+# Now the time. A card reads half the bytes in half the time, if reading is all it does. But with
+# more rows each weight is used again and again. And codes must become numbers before they are
+# multiplied, which is not counted here:
 
 # %%
 card = CARDS["rtx-3080-ti"]
@@ -581,8 +585,8 @@ for batch in 1, 64, 512:
     print(f"batch {batch:3}: int8 could be {walls[0] / walls[1]:.2f} times as fast")
 
 # %% [markdown]
-# **At 1, 8 and 64 rows: how many times as long as the quickest plain product does int8 take here?
-# And one that writes the weights out first?**
+# **At 1, 8 and 64 rows, how many times as long as the quickest plain product does int8 take here?
+# And a product that writes the weights out in 16 bits first?**
 
 # %%
 my_guess = None  # (1, 8, 64), written out first
@@ -622,8 +626,8 @@ for batch in 1, 8, 64:
         )
 
 # %% [markdown]
-# What stays is the KV cache, unless it is quantised too. Keys differ by channel, values by token;
-# attention here reads every key and value through the cache.
+# The KV cache stays as large as it was, unless it is quantised too. Keys differ by channel,
+# values by token. Attention here reads every key and value through the cache.
 
 # %% tags=["nbval-ignore-output"]
 kv = []
@@ -646,7 +650,7 @@ if model:
     slower = compare(steps[1], steps[0], budget_s=2)  # both grow by a token a call
 
 # %% [markdown]
-# Training. A gradient is a small change of a weight; an integer has none.
+# Now training. A gradient asks for a small change of a weight, and an integer cannot take one.
 
 # %%
 try:
@@ -657,7 +661,7 @@ except RuntimeError as refusal:
 print(f"int8 with a gradient raises {refused}")
 
 # %% [markdown]
-# What trains beside frozen codes are other weights: LoRA, two thin matrices. One step of Adam:
+# Beside frozen codes you can train other weights: LoRA, two thin matrices. One step of Adam:
 
 # %% tags=["nbval-ignore-output"]
 width, rank = 2048, 16
@@ -676,7 +680,8 @@ moments = sum(s[k].nbytes for s in adam.state.values() for k in ("exp_avg", "exp
 moments /= 8 * width**2  # of what Adam keeps for all weights
 
 # %% [markdown]
-# The rows for the page that compares techniques: bytes, time and perplexity, all measured here.
+# These rows go to the page that compares techniques: bytes, time and perplexity, all measured
+# here.
 
 # %% tags=["nbval-ignore-output"]
 told = {r["format"]: r for r in quality if r["where"] == "shuffled"}
@@ -726,9 +731,9 @@ plots.quantization.show_kv(results.shown(LAB, rows))
 # %% [markdown]
 # ### Explain
 #
-# One row waits for bytes, and int8 has fewer. Many rows wait for arithmetic, and int8 has more:
-# the codes are converted first. Written out first it never gains, since the bytes are written
-# and read again.
+# With one row, a product waits for bytes, and int8 has fewer. With many rows it waits for
+# arithmetic, and int8 has more, because the codes are converted first. Writing the weights out
+# first never gains, since they are written and read again.
 
 # %% tags=["nbval-ignore-output"]
 many, written = over.get(("int8 product", 64)), over["dequantized first", 1]
@@ -746,8 +751,8 @@ found = {"saved": saved, "over": {str(k): v for k, v in over.items()}}
 claims.check("C-3.2b", 1.95 < saved <= 2 and written.lies_in(1.25), found)
 
 # %% [markdown]
-# Integers take no gradient; what trains beside them is a hundredth of the weights, and Adam's
-# state shrinks with it.
+# Integers take no gradient. What trains beside them is less than two hundredths of the weights,
+# and Adam's state shrinks to the same share.
 
 # %% tags=["nbval-ignore-output"]
 trains = share < 0.02 and abs(moments / share - 1) < 0.01
@@ -759,7 +764,7 @@ claims.check("C-3.2c", refused == "RuntimeError" and trains and learns, found)
 # ## Your turn
 #
 # **1. Predict.** A group of 32 weights shares an fp16 scale, and the codes have 3 bits. How many
-# bits a weight?
+# bits does a weight take?
 
 # %%
 my_bits = None
@@ -770,7 +775,7 @@ assert my_bits in (None, bits), "codes, and the scale's share"
 print(f"{bits} bits")
 
 # %% [markdown]
-# **2. Write.** Quantise this row to int8 by absmax. Which codes?
+# **2. Write.** Quantise this row to int8 by absmax. Which codes does it get?
 
 # %%
 row = torch.tensor([3.0, -6.35, 0.1, 12.7])
@@ -782,8 +787,9 @@ assert my_codes in (None, codes), "the largest becomes 127, a step is 0.1; ties 
 print(codes)
 
 # %% [markdown]
-# **3. Decide.** Llama-2-13B is to serve 4,096 positions on a 12 GB card beside a desktop. Which of
-# these fit: `"int8"`, `"nf4"`, `"nf4, KV int8"`? (A 13B is not a 135M: its loss is the published.)
+# **3. Decide.** Llama-2-13B is to serve 4,096 positions on a 12 GB card beside a desktop. Which
+# of these fit: `"int8"`, `"nf4"`, `"nf4, KV int8"`? (For quality, go by the published loss of a
+# 13B, not by that of our 135M model.)
 
 # %%
 my_choice = None  # one of them
@@ -799,5 +805,5 @@ assert my_choice in (None, *fits), f"{usable:,.0f} bytes are usable"
 print(fits)
 
 # %% [markdown]
-# **Takeaway:** bits buy bytes. Whether they buy time depends on the kernel and the batch, and what
-# they cost only a real model tells, off the grid on which it was stored.
+# **Takeaway:** fewer bits save bytes. Whether they save time depends on the kernel and the batch.
+# What they cost in quality only a real model tells, off the grid on which it was stored.
