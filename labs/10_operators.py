@@ -77,9 +77,9 @@ _ = torch.set_grad_enabled(False)
 #
 # ### Predict
 #
-# Article A asks for code that uses the parallel units fully (充分利用). Here are 4,096 rows of
-# 64 values, each of which meets the same weight [64, 64]. A loop makes one call a row, and a
-# call costs a microsecond or more whatever it computes. So the loop has a ceiling:
+# Article A asks for code that uses the parallel units fully (充分利用). Here are 4,096 rows of 64
+# values, each multiplied by the same weight [64, 64]. A loop makes one call a row, and a call
+# costs a microsecond or more whatever it computes. That limits the rate of the loop:
 
 # %%
 each = 2 * 64 * 64
@@ -88,8 +88,8 @@ for call_us in 1, 5:
     print(f"    {each} FLOP in each: at most {each / call_us / 1e3:.1f} GFLOP/s")
 
 # %% [markdown]
-# **How many times as long as one product of [4096, 64] takes the loop? And with four products
-# of large matrices instead of 4,096 small ones?**
+# **How many times as long does the loop take as one product of [4096, 64]? And how many times as
+# long with four products of large matrices instead of 4,096 small ones?**
 
 # %%
 my_guess = None  # (4096 small : one call, 4 large : one call)
@@ -140,8 +140,8 @@ _ = plots.use_of_peak(results.shown(LAB, rows))
 # %% [markdown]
 # ### Explain
 #
-# The advice is true for work in small pieces, where a call costs more than what it computes.
-# Four large products gain nothing by being one call: each already fills the machine.
+# The advice holds for work in small pieces, where a call costs more than what it computes. Four
+# large products gain nothing from being one call: each already fills the machine.
 
 # %% tags=["nbval-ignore-output"]
 assert large_calls.lies_in(0.5, 2) is not False, large_calls
@@ -156,8 +156,9 @@ claims.check("A-4.3", small_calls.lies_in(5), found)
 # A polynomial by Horner's rule is a chain of twelve operations. Unfused, each reads its inputs
 # from memory and writes its result back. `traffic.tally` counts those bytes on a tensor that
 # holds no data. One kernel for the whole chain reads `x` once and writes `y` once. On a CPU a
-# store to a line that no cache holds reads that line first (write allocate): once for `y`, which
-# the unfused chain changes in place, and once in the one kernel too, where it weighs more.
+# store to a cache line that no cache holds reads the line first (write allocate). That happens
+# once for `y` in either version: the unfused chain changes `y` in place after that. In the one
+# kernel it weighs more.
 
 
 # %%
@@ -179,8 +180,8 @@ print(f"{len(told.ops)} operations move {told.total:,} bytes, one kernel {least:
 print(f"predicted: {by_bytes} times as long; {by_lines} where a store reads its line first")
 
 # %% [markdown]
-# The same count for an activation of many models, written out as it is in their code. Its
-# `tanh` is arithmetic, and the count does not see that: it bounds what fewer bytes can give.
+# The same count for GELU, an activation of many models, written out as in their code. Its `tanh`
+# is arithmetic, which the count does not see: the count bounds what fewer bytes can give.
 
 
 # %%
@@ -194,8 +195,8 @@ for op in told.ops:
 print(f"predicted: at most {told.total / least} times as long")
 
 # %% [markdown]
-# **How many times as long does the unfused chain take here? What if each step also asks for
-# new memory? And how often must you call it before the compile has paid?**
+# **How many times as long does the unfused chain take here? How many times if each step also asks
+# for new memory? And how often must you call it before the compile has paid?**
 
 # %%
 my_guess = None  # (in place, new memory a step, calls)
@@ -203,7 +204,7 @@ my_guess = None  # (in place, new memory a step, calls)
 # %% [markdown]
 # ### Run
 #
-# First the same chain without new memory, so that bytes are all that differs.
+# First the same chain without new memory, so that only the bytes differ.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -227,7 +228,7 @@ assert torch.equal(y, chain(x)), "the same operations in the same order"
 # %% [markdown]
 # Now compile it, once, for any length. An empty cache folder makes it a first compile. On a CPU
 # this needs a C++ compiler; without one only the recorded results below are shown. The constants
-# stand inside `chain`: each global that compiled code reads is checked again at every call.
+# stand inside `chain`, since compiled code checks each global that it reads again at every call.
 
 # %% tags=["nbval-ignore-output"]
 can_compile = here.tiny or (
@@ -241,7 +242,7 @@ fused(x, y)
 compile_s = time.perf_counter() - start
 
 # %% [markdown]
-# Right before fast: both against float64.
+# First correct, then fast: compare both with float64.
 
 # %% tags=["nbval-ignore-output"]
 part, exact = x[: 2**12], chain(x[: 2**12].double())
@@ -295,8 +296,8 @@ results.record(LAB, [*rows, pair, ratio, {"kind": "error"} | errors])
 
 
 # %% [markdown]
-# A whole training step is different: most of its time is in matrix products, which compiling
-# leaves to the same library. It takes longer to compile than this lab may take, so only
+# A whole training step is different: most of its time is in matrix products, which a compile
+# leaves to the same library. Compiling it takes longer than this lab may take, so only
 # `make record` runs it.
 
 
@@ -344,10 +345,11 @@ for run in results.shown(LAB, [*rows, pair, ratio]):
 # %% [markdown]
 # ### Explain
 #
-# In place bytes are all that differs, and the count foretells the ratio. Inside the caches there
-# is less to save, and on a thousand values hardly anything. New memory at each step is a cost of
-# its own on a CPU, where large blocks come from the operating system, cleared page by page; a
-# GPU's allocator keeps its blocks. GELU, with its `tanh`, comes to a part of what was counted.
+# In place only the bytes differ, and the count predicts the ratio. Inside the caches there is
+# less to save, and on a thousand values hardly anything. On a CPU new memory at each step is a
+# cost of its own: large blocks come from the operating system and are cleared page by page. A
+# GPU's allocator keeps its blocks. GELU, because of its `tanh`, gains only a part of what was
+# counted.
 
 # %% tags=["nbval-ignore-output"]
 assert met is None or met.lies_in(expected / 3, 1.5 * expected) is not False, met
@@ -361,7 +363,7 @@ assert library.lies_in(1.3, 2 * 11) is not False, library
 #
 # ### Predict
 #
-# RMSNorm stands twice in every layer of a Llama. Written in torch it is a chain again:
+# RMSNorm occurs twice in every layer of a Llama. Written in torch it is a chain again:
 
 # %%
 hidden = traffic.fake(4096, 1024), traffic.fake(1024)  # [rows, columns], [columns]
@@ -371,14 +373,14 @@ print(f"{len(told.ops)} operations, {told.total:,} bytes; one kernel {least:,}")
 print(f"predicted: {told.total / least:.2f} times as long")
 
 # %% [markdown]
-# Here is the one kernel, in Triton: a program a row, a whole row in one block.
+# Here is the one kernel, in Triton: one program for each row, and the whole row in one block.
 
 # %%
 print(triton_ops.source())
 
 # %% [markdown]
-# A block is a power of two, a row is not. `mask` keeps what lies behind the row out of the sum,
-# and the result inside the row. How many values would a kernel without it take too many?
+# A block's length is a power of two, a row's is not. `mask` keeps what lies behind the row out of
+# the sum, and the result inside the row. How many values too many would a kernel without it take?
 
 # %%
 for columns in 781, 1023, 1024:
@@ -386,8 +388,8 @@ for columns in 781, 1023, 1024:
     print(f"{columns} columns, block {block}: {block - columns} too many")
 
 # %% [markdown]
-# **Which of the three shapes shows that the mask is missing? With what relative error, so what
-# tolerance does a test need? And in 16 bit: does the kernel err more than torch, or less?**
+# **Which of the three shapes shows that the mask is missing? How large is the relative error, and
+# so what tolerance does a test need? In 16 bit, does the kernel err more than torch, or less?**
 
 # %%
 my_guess = None  # (shape, error, more or less)
@@ -395,9 +397,9 @@ my_guess = None  # (shape, error, more or less)
 # %% [markdown]
 # ### Run
 #
-# Triton compiles for GPUs. Its interpreter runs the same source anywhere, slowly: awkward
-# shapes of few rows, against float64, once without the mask. Something known lies behind the
-# output, and must still lie there.
+# Triton compiles for GPUs. Its interpreter runs the same source anywhere, but slowly. So: awkward
+# shapes of few rows, compared with float64, with the mask and without. Known values lie behind
+# the output, and must still be there afterwards.
 
 # %% tags=["nbval-ignore-output"]
 cases = [(37, 781, "float32", True), (37, 781, "float16", True), (5, 1023, "float32", True)]
@@ -408,8 +410,8 @@ rows = [{"kind": "rounding"} | vars(s) for s in right[:2]]
 results.record(LAB, rows + [{"kind": "unmasked"} | vars(s) for s in wrong])
 
 # %% [markdown]
-# On a GPU the kernel is compiled, held against float64 on a shape that no block fits, and
-# timed: this shows the ratio that the bytes predict, and how near the library's kernel comes.
+# On a GPU the kernel is compiled, compared with float64 on a shape that does not fill a block,
+# and timed: how near is it to the ratio that the bytes predict, and to the library's kernel?
 
 # %% tags=["nbval-ignore-output"]
 mine, gain = None, None
@@ -446,10 +448,10 @@ for s in seen:
 # %% [markdown]
 # ### Explain
 #
-# The kernel is right to the last digits of fp32. Without the mask a row of 781 is plainly
-# wrong; a row of 1,023 takes *one* value too many, and only a tolerance below a thousandth sees
-# that. With 1,024 columns nothing shows: test shapes that no block fits. In fp16 the chain
-# rounds after each operation and the kernel once, at the end: fusing made it more accurate.
+# The kernel is right to the last digits of fp32. Without the mask a row of 781 is plainly wrong;
+# a row of 1,023 takes *one* value too many, which only a tolerance below a thousandth notices.
+# With 1,024 columns nothing shows, so test shapes that do not fill a block. In fp16 the chain
+# rounds after each operation, the kernel once at the end: fusing made it more accurate.
 
 # %% tags=["nbval-ignore-output"]
 assert all(s.kernel < 1e-6 and s.inside for s in right if s.dtype == "float32"), right
@@ -465,7 +467,7 @@ assert gain is None or gain.lies_in(1.5, 6) is not False, gain
 #
 # Attention written out makes a score for every pair of tokens. `scaled_dot_product_attention`
 # computes the same sums block by block and keeps the scores in the cache. Four heads of 64 in
-# fp32, on tensors that hold no data:
+# fp32, on tensors that hold no data, move:
 
 
 # %%
@@ -485,8 +487,8 @@ for length in 512, 1024, 2048, 4096:
     )
 
 # %% [markdown]
-# And the most that is alive at once: two copies of the scores, before and after scaling,
-# against one result and a number a row.
+# And the most that is alive at once: two copies of the scores, before and after scaling, against
+# one result and one number a row.
 
 # %%
 for length in 1024, 2048:
@@ -494,8 +496,8 @@ for length in 1024, 2048:
     print(f"{length} tokens: {2 * scores:,} bytes against {result + 4 * 4 * length:,}")
 
 # %% [markdown]
-# **Twice the length: how many times the bytes, for each? Which is done sooner at the largest
-# length, and by how much?**
+# **If the length doubles, by what factor does each version's peak of bytes grow? Which is done
+# sooner at the largest length, and by how much?**
 
 # %%
 my_guess = None  # (times, times, gain)
@@ -503,7 +505,7 @@ my_guess = None  # (times, times, gain)
 # %% [markdown]
 # ### Run
 #
-# Exact is a claim; so first both against float64.
+# "The same sums" is a claim, so first compare both with float64.
 
 # %% tags=["nbval-ignore-output"]
 heads, wide = pick(cpu=(2, 64), gpu=(16, 64), tiny=(1, 16))
@@ -525,7 +527,7 @@ off = {
 assert max(off.values()) < 8 * torch.finfo(dtype).eps, off
 
 # %% [markdown]
-# Peak bytes and time, never in the same run.
+# Peak bytes and time are measured in separate runs.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -568,9 +570,10 @@ _ = plots.attention_time(results.shown(LAB, rows))
 # %% [markdown]
 # ### Explain
 #
-# The arithmetic is the same and grows with the square of the length for both. What is gone is
-# the square in the *bytes*: four times per doubling became two. So the gain in time grows with
-# the length, and a context that did not fit does.
+# The arithmetic is the same for both and grows with the square of the length. What fusing removes
+# is the square in the *bytes*: a doubling of the length only doubles them, where it made them
+# four times as many. So the gain in time grows with the length, and a context that did not fit
+# now does.
 
 # %% tags=["nbval-ignore-output"]
 half, full = len(lengths) - 2, len(lengths) - 1
@@ -586,7 +589,7 @@ claims.check("B-3.3.1", 3 < growth[0] < 4.5 and 1.8 < growth[1] < 2.3, found)
 # ## Your turn
 #
 # **1. Count.** The MLP of a Llama computes `silu(gate) * up` on two tensors of n values. Unfused
-# that is two operations. How many times the bytes of one kernel do they move?
+# that is two operations. How many times as many bytes do they move as one kernel?
 
 # %%
 my_times = None  # your answer
@@ -599,8 +602,8 @@ assert my_times is None or abs(my_times - answer) < 0.02, "2 and 3 tensors, agai
 print(f"{len(told.ops)} operations, {answer:.2f} times the bytes")
 
 # %% [markdown]
-# **2. Decide.** Write `my_calls(once_s, unfused_s, fused_s)`: from which call on has a
-# compile paid? None if never.
+# **2. Decide.** Write `my_calls(once_s, unfused_s, fused_s)`: after how many calls has a compile
+# paid? Return None if never.
 
 # %%
 my_calls = None  # your function
@@ -622,9 +625,9 @@ for cost in (20, 0.250, 0.125), (20, 0.125, 0.125), (20, 0.125, 0.250), (3, 2, 1
 print("right in 4 cases")
 
 # %% [markdown]
-# **3. Decide.** A 13B model has 40 heads. One layer's attention, scores written out twice in
-# 16 bit, has the 10.85 GiB that a 12 GB card leaves beside a desktop, and nothing else. What is
-# the longest sequence?
+# **3. Decide.** A 13B model has 40 heads. Its scores are written out in 16 bit, two copies at
+# once. If the attention of one layer had the whole 10.85 GiB that a 12 GB card leaves beside a
+# desktop, what would be the longest sequence?
 
 # %%
 my_length = None  # your answer
@@ -640,6 +643,6 @@ assert my_length is None or abs(my_length - longest_length) <= 0.02 * longest_le
 print(f"{longest_length:,} tokens, before a single weight is loaded")
 
 # %% [markdown]
-# **Takeaway:** count the bytes that operations hand to each other through memory: that is what
-# fusing can save. Take the library's kernel if there is one, a compile if you will call it
-# often, a kernel of your own last, and test it on shapes that no block fits.
+# **Takeaway:** count the bytes that operations pass to each other through memory: that is what
+# fusing can save. Take the library's kernel if there is one, a compile if you call it often, and
+# a kernel of your own last, tested on shapes that do not fill a block.
