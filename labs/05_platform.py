@@ -82,7 +82,7 @@ LAB = "05_platform"
 #
 # Article B: the mainstream card types are "NVIDIA's CUDA architecture and AMD's ROCm
 # architecture". If CUDA were an architecture, code compiled for one CUDA card would run on
-# any other. **On how many of the chips below does code run that was compiled for the first?**
+# any other. **Take code compiled for the first chip below. On how many of the chips does it run?**
 
 # %%
 my_guess = None  # chips, itself included
@@ -92,7 +92,8 @@ print(len(chips), "NVIDIA chips in the table:", *("{}.{}".format(*chip) for chip
 # %% [markdown]
 # ### Run
 #
-# Whose code does a card run? NVIDIA's compilers name a target `sm_86`, AMD's `gfx942`.
+# Which software compiles for a card? The name of its target tells: NVIDIA's compilers write
+# `sm_86`, AMD's `gfx942`.
 
 
 # %%
@@ -141,8 +142,8 @@ print("torch knows", *filter(known, NAMES))
 print("and not", *(name for name in NAMES if not known(name)))
 
 # %% [markdown]
-# On your machine the two are two fields: the software is a property of the *build*, the chip
-# of the *device*.
+# On your machine software and chip are two separate fields: the software is a property of
+# torch's *build*, the chip of the *device*.
 
 # %% tags=["nbval-ignore-output"]
 here = device.here()
@@ -179,9 +180,9 @@ claims.check("B-2.1a", several and no_binary and one_name, {"spans": spans, "rea
 #
 # ### Predict
 #
-# Two conditions. The wheel holds code for the chip: binary code of the same major version and
-# no higher minor one. And the driver is new enough for the wheel's CUDA *major* version. Six
-# machines, none of them here. **How many run as they are, on the GPU if they have one?**
+# A card runs on two conditions. The wheel holds code for the chip: binary code of the same major
+# version and no higher minor one. And the driver is new enough for the wheel's CUDA *major*
+# version. Below are six machines. **How many run as they are, on the GPU if they have one?**
 
 # %%
 my_guess = None
@@ -210,8 +211,8 @@ for cuda in ("12.6", "12.8", "13.0"):
     print(f"torch {torch_version}, CUDA {cuda}, driver {wheels.driver_for(cuda)}:", *held)
 
 # %% [markdown]
-# The doctor knows more than the two conditions. It is a function of facts, so it can be run on
-# machines that are not here: what does it say first?
+# The doctor (`python -m gpulab_utils doctor`) checks more than the two conditions. Its advice
+# depends only on facts, so it can examine machines that are not here. What does it say first?
 
 # %%
 ill = {name: doctor.advise(facts)[0] for name, facts in MACHINES.items()}
@@ -222,7 +223,7 @@ for name, first in ill.items():
         name = ""
 
 # %% [markdown]
-# Advice is worth what becomes of those who take it: each way out, then examined again.
+# Is the advice good? Each machine takes it, in every way that it offers, and is examined again.
 
 # %%
 after = {name: follow(facts) for name, facts in MACHINES.items()}
@@ -236,8 +237,8 @@ for name, ways in after.items():
 reveal(my_guess, sum(not ways for ways in after.values()), "machines")
 
 # %% [markdown]
-# Does the rule hold for machines that exist? These are reports by people, with what happened
-# to them; where they print no list of targets, our table of wheels has it.
+# Do the two conditions hold for real machines? People have reported what happened on theirs.
+# Where a report prints no list of targets, our table of wheels has it.
 
 
 # %%
@@ -257,7 +258,7 @@ for r, told in said:
     print(f"{r['id']:20}{r['card'] or '':22}predicted {told!s:6}it ran: {r['runs']}")
 
 # %% [markdown]
-# And here? Where the rule says yes the call must run, where it says no it must fail.
+# And on your machine? If the rule says yes, the call must run; if it says no, it must fail.
 
 # %% tags=["nbval-ignore-output"]
 facts = doctor.examine().facts
@@ -279,11 +280,12 @@ _ = plots.platform.code_by_wheel(coverage())
 # %% [markdown]
 # ### Explain
 #
-# The rule told right all reports on which it decides. In one, PTX was all there was: torch's own
-# kernels can be compiled from it by the driver, the libraries beside it cannot, and it failed.
+# The rule was right on every report that it decides. It leaves one open, where PTX was all there
+# was: the driver can compile torch's own kernels from it, but not the libraries beside them. That
+# machine failed.
 #
-# So article B is right that driver and software must fit, with a condition: it decides
-# *whether* the card runs. The next experiment has two products that both fit.
+# So article B is right that driver and software must fit. But the fit decides only *whether* the
+# card runs. The next experiment has two products that both run.
 
 # %% tags=["nbval-ignore-output"]
 judged = [(told, r["runs"]) for r, told in said if told is not None]
@@ -297,9 +299,9 @@ claims.check("B-2.4", as_told, {"right": right, "of": len(judged), "here": rows}
 #
 # ### Predict
 #
-# `probe` makes fifteen calls, the same on each device: seven that any model needs, and eight
+# `probe` makes fifteen calls, the same on each device: seven that any model needs, and eight to
 # kernels written for one platform or chip. Each must give the right numbers. **How many of the
-# eight exist on your machine?** And the table: does the vendor decide what a card can do?
+# eight exist on your machine?** And, by the list below, does the vendor decide what a card can do?
 
 # %%
 my_guess = None
@@ -319,8 +321,8 @@ missing = [row["feature"] for row in tried if not row["right"]]
 reveal(my_guess, 8 - len(missing), "of 8")
 
 # %% [markdown]
-# One difference is easy to miss: bf16 "runs" everywhere, because torch emulates it. The choice
-# goes by the chip, not by asking whether a bf16 tensor can be made:
+# One difference is easy to miss: bf16 "runs" everywhere, because torch emulates it. So choose the
+# format by the chip; do not ask whether a bf16 tensor can be made:
 
 # %%
 choice = {
@@ -334,8 +336,8 @@ print(
 )
 
 # %% [markdown]
-# What does emulation cost? The same product twice on your machine: by the kernel that torch
-# picks, and as it is computed where no unit knows the format.
+# What does emulation cost? Your machine computes the same product twice: with the kernel that
+# torch picks, and as torch does it where no unit knows the format.
 
 # %% tags=["nbval-ignore-output"]
 n = pick(cpu=512, gpu=4096, tiny=64)
@@ -365,16 +367,16 @@ _ = plots.platform.time_of_products(results.shown(LAB, [*tried, *times]))
 # %% [markdown]
 # ### Explain
 #
-# Both products were right, and both "support" bf16. Where bf16 beats fp32, a unit computes it;
-# there emulation is by far the dearer. So ask for capability 8.0, not for support.
+# Both products were right, so both "support" bf16. Where bf16 beats fp32, a unit computes it,
+# and emulation takes far longer. So ask for capability 8.0, not for support.
 
 # %% tags=["nbval-ignore-output"]
 assert not (real.lies_in(1.25) and cost.lies_in(1.6) is False), (real, cost)
 
 # %% [markdown]
 # So is the choice of the card's type crucial, as article B says? What every model needs ran
-# here, unchanged. What differs is which special kernels exist, and that goes by the *chip*:
-# within NVIDIA's range more than between an H100 and an MI300X.
+# here, unchanged. What differs is which special kernels exist, and that depends on the *chip*: it
+# differs more within NVIDIA's range than between an H100 and an MI300X.
 
 # %% tags=["nbval-ignore-output"]
 common = [row["right"] for row in tried if row["kind"] == "common"]
@@ -390,7 +392,8 @@ claims.check("B-2.1b", by_chip, {"missing": missing, "sets": len(sets)})
 #
 # Article B: the performance of "Tensor Cores, RT Cores and other cores" directly affects the speed of
 # large models. RT cores test rays against boxes and triangles. A chip for graphics has one in
-# each multiprocessor (SM); A100 and H100 have none.
+# each multiprocessor (SM); A100 and H100 have none. **Rank nine cards by RT cores and by tokens/s:
+# how well do the two orders agree, from -1 to 1?**
 
 # %%
 my_guess = None  # rank correlation of RT cores with tokens/s, from -1 to 1
@@ -460,8 +463,8 @@ assert any("_backward" in op for op in ops)
 flop_kinds = {kind_of(str(op).split(".")[-1]) for op in counter.get_flop_counts()["Global"]}
 
 # %% [markdown]
-# That was one model. Has torch any operation that a ray could use? And, on a GPU, what are its
-# kernels called?
+# That was one model. Does torch have any operation at all that works on rays? And, on a GPU, what
+# are its kernels called?
 
 # %% tags=["nbval-ignore-output"]
 WORDS = {"ray", "rays", "bvh", "triangle", "optix", "intersect", "intersection"}
@@ -516,11 +519,11 @@ for run in results.shown(LAB, rows):
 # %% [markdown]
 # ### Explain
 #
-# The step is matrix products, the work of Tensor Cores, and sums, element-wise steps and moves
-# (torch's counter of FLOP knows products, attention and convolutions alone, and met none of the
-# last). No operation of torch tests a ray against anything. Among the seven cards with RT cores,
-# more of them do go with more tokens: a larger chip has more of everything. The two at the top
-# have not one.
+# The step consists of matrix products, the work of Tensor Cores, and of sums, element-wise steps
+# and moves. (torch's FLOP counter knows only products, attention and convolutions, and met no
+# convolution here.) No operation of torch tests a ray against anything. Among the seven cards with
+# RT cores, more RT cores do go with more tokens: a larger chip has more of everything. But the two
+# fastest cards have none.
 
 # %% tags=["nbval-ignore-output"]
 best = sorted(zip(speed, cores, strict=True))[-2:]
@@ -564,7 +567,7 @@ assert my_targets in (None, serve), "the same major version, and no higher minor
 print(*sorted(serve))
 
 # %% [markdown]
-# **Choose.** A V100 (7.0) wants torch 2.13. Which build: "cu126" or "cu130"?
+# **Choose.** You want torch 2.13 on a V100 (7.0). Which build: "cu126" or "cu130"?
 
 # %%
 my_build = None  # your answer
