@@ -85,8 +85,8 @@ def count(out, inputs, tokens, size=2):
 #
 # ### Predict
 #
-# Article A names bandwidth (内存带宽) and explains capacity: a large model needs much memory.
-# Here are two cards. Which one gives the next token of a 13B model in 4 bit sooner?
+# Article A names bandwidth (内存带宽) but explains capacity: a large model needs much memory. Here
+# are two cards. Which one gives the next token of a 13B model in 4 bit sooner?
 
 # %%
 for name in "rtx-3080-ti", "rtx-4060-ti-16gb":
@@ -95,8 +95,9 @@ for name in "rtx-3080-ti", "rtx-4060-ti-16gb":
     print(f"{card.name}: {card.mem_bytes / 2**30:.0f} GiB, {1e3 * floor_s:.1f} ms a token")
 
 # %% [markdown]
-# Now your machine: `part` is an eighth of `held`, `alone` is a copy of that eighth. **How
-# many times as long as `part` takes `held`? And `part` against `alone`?**
+# Now your machine. `part` is an eighth of the tensor `held`, and `alone` is a copy of that
+# eighth. **How many times as long does it take to sum `held` as to sum `part`? And `part` as
+# `alone`?**
 
 # %%
 my_guess = None  # (held : part, part : alone)
@@ -127,8 +128,9 @@ read = compare(held.sum, part.sum, budget_s=2)
 hold = compare(part.sum, alone.sum)
 
 # %% [markdown]
-# Article C says that limited *capacity* cannot meet the need for *computing*. So limit each
-# on its own: the same bytes under three caps, then the same weight with twice the arithmetic.
+# Article C says that limited *capacity* cannot meet the need for *computing*. So limit each on
+# its own: ask for the same bytes under three caps, then use the same weight for twice the
+# arithmetic.
 
 # %% tags=["nbval-ignore-output"]
 need = 2**26
@@ -151,18 +153,18 @@ held = part = alone = tensors = None  # room for what follows
 # %% [markdown]
 # ### Explain
 #
-# Eight times the bytes took about eight times as long, and what lay unread cost nothing (the
-# two small tensors differ by where their pages happen to lie, not by what is held beside
-# them). Bandwidth decides *how fast* a pass is.
+# Reading eight times the bytes took about eight times as long, and bytes that were held but not
+# read cost nothing (`part` and `alone` differ by where their pages happen to lie, not by what
+# is held beside them). Bandwidth decides *how fast* a pass is.
 
 # %% tags=["nbval-ignore-output"]
 assert hold.lies_in(0.4, 2.5) is not False, hold
 claims.check("A-1.1", read.lies_in(4, 16), {"read": read, "hold": hold})
 
 # %% [markdown]
-# Capacity is a door: under half of what is needed nothing ran, under the need itself and under
-# twice of it all of it. Arithmetic is a slope: twice the work takes twice the time. Bytes open
-# the one, FLOP/s flatten the other.
+# Capacity is a door: with half the memory it needed, nothing ran; with just enough, or with
+# twice that, everything ran. Arithmetic is a slope: twice the work takes twice the time. More
+# bytes open the door, more FLOP/s flatten the slope.
 
 # %% tags=["nbval-ignore-output"]
 assert fits in ([False, True, True], [None, None, None]), fits
@@ -173,8 +175,8 @@ claims.check("C-1.2", work.lies_in(1.4, 2.8), {"fits": fits, "work": work})
 #
 # ### Predict
 #
-# A batch of tokens goes through a weight [out, inputs]: every weight is read once and used
-# once for each token. `count` (first cell) counts both; divide.
+# A batch of tokens goes through a weight [out, inputs]: every weight is read once and used once
+# for each token. `count` (first cell) gives the operations and the bytes; divide them.
 
 # %%
 card = CARDS["rtx-3080-ti"]
@@ -203,9 +205,9 @@ print(
 )
 
 # %% [markdown]
-# Ten operations of a decoder follow, on your machine. The count says for each whether
-# arithmetic is its wall. The test of it: do *twice the arithmetic* on the same bytes; if
-# arithmetic is the wall, that takes twice as long. **For how many of ten is the count right?**
+# Now ten operations of a decoder, on your machine. The count says of each whether arithmetic is
+# its wall. To test that, do *twice the arithmetic* on the same bytes: if arithmetic is the
+# wall, it takes twice as long. **For how many of the ten is the count right?**
 
 # %%
 my_guess = None  # of 10
@@ -213,7 +215,8 @@ my_guess = None  # of 10
 # %% [markdown]
 # ### Run
 #
-# First the walls themselves: one thread of a CPU, charged for its own time, or the whole GPU.
+# First measure the walls themselves: those of one CPU thread, by the time it is busy, or of the
+# whole GPU.
 
 # %% tags=["nbval-ignore-output"]
 here, walls = device.here(), machine()
@@ -247,7 +250,8 @@ grown, rows = zip(*[examine(op) for op in progress(ops, "ten operations")], stri
 results.record(LAB, list(rows))
 
 # %% [markdown]
-# And one that leaves no doubt: per FLOP, how much longer than in a matmul does an addition take?
+# And one test that leaves no doubt: how many times as long does a FLOP take in an addition as
+# in a matmul?
 
 # %% tags=["nbval-ignore-output"]
 n, side = pick(cpu=2**23, gpu=2**26, tiny=2**8), pick(cpu=512, gpu=4096, tiny=16)
@@ -271,8 +275,8 @@ _ = plots.bandwidth_against_bytes(results.shown(LAB, walls.rows))
 _ = plots.rate_against_intensity(results.shown(LAB, [roof, *rows]))
 
 # %% [markdown]
-# Both tests, then predicted against measured: the last column is how many times its floor an
-# operation took. Below it, the addition.
+# Both tests, then the predicted and the measured time of each operation. The last column is how
+# many times its floor it took. The line below is the addition.
 
 # %% mystnb={"image": {"alt": "Growth with twice the arithmetic for each operation, near one or near two, and gain from cached weights"}} tags=["nbval-ignore-output"]
 _ = plots.growth_by_op(results.shown(LAB, rows))
@@ -290,8 +294,8 @@ for run in results.shown(LAB, [*rows, dearer]):
 # ### Explain
 #
 # Article A's list names three "bottlenecks" and no way to find yours. Two counts and one
-# division find it: the test agrees for nearly all. Left out are operations within a factor of
-# two of the ridge, where both walls are near.
+# division find it: the test agreed for nearly all operations. Those within a factor of two of
+# the ridge are left out, since both walls are near there.
 
 # %% tags=["nbval-ignore-output"]
 edge = walls.ridge(dtype)
@@ -309,12 +313,12 @@ claims.check(
 )
 
 # %% [markdown]
-# A floor is no forecast: with two rows a CPU's matmul stays well above it. Both tests still
-# say *bytes*: more arithmetic is free, and weights that stay in the cache help. What is left
-# between floor and measurement is the kernel's own, and no count shows it.
+# A floor is not a forecast: with two rows a CPU's matmul stays well above it. Both tests still
+# say that memory is the wall: more arithmetic is free, and weights that stay in the cache help.
+# The time between floor and measurement is lost inside the kernel, and no count shows it.
 #
-# Units differ by kind of work, as article A says: a FLOP of an addition, which waits for its
-# bytes, costs many times one of a matmul.
+# Units differ by kind of work, as article A says: a FLOP of an addition waits for its bytes,
+# and takes many times as long as one of a matmul.
 
 # %% tags=["nbval-ignore-output"]
 claims.check("A-1.2", slow.lies_in(10 / per_flop), {"slow": slow, "per_flop": per_flop})
@@ -324,8 +328,9 @@ claims.check("A-1.2", slow.lies_in(10 / per_flop), {"slow": slow, "per_flop": pe
 #
 # ### Predict
 #
-# Article A: VRAM with a high bandwidth reduces the latency of accesses. Little's law says how
-# many bytes must be under way at once to use a bandwidth. Take a wait of 500 nanoseconds:
+# Article A says that VRAM with a high bandwidth reduces the latency of accesses. Little's law
+# says how many bytes must be under way at once to use a bandwidth. Take a wait of 500
+# nanoseconds:
 
 # %%
 for name in "rtx-3060-12gb", "rtx-3080-ti", "h200-sxm":
@@ -335,8 +340,8 @@ for name in "rtx-3060-12gb", "rtx-3080-ti", "h200-sxm":
 
 # %% [markdown]
 # A chain of reads, each of which needs the one before, keeps *one* access under way. Eight
-# chains at once keep eight, so they use eight times the bandwidth. **How long does each chain
-# wait then: as long, an eighth, eight times as long?**
+# chains keep eight under way, so they use eight times the bandwidth. **How long does each chain
+# wait then: as long as before, an eighth, or eight times as long?**
 
 # %%
 my_guess = None
@@ -378,8 +383,8 @@ _ = plots.wait_against_chains(results.shown(LAB, rows))
 # %% [markdown]
 # ### Explain
 #
-# More chains used more bandwidth, and each waited as long as before. The grey line is a read
-# in order, whose address is known early: that is what bandwidth is good at.
+# More chains used more bandwidth, and each waited as long as before. The grey line is a read in
+# order, whose address is known early: there bandwidth does help.
 
 # %% tags=["nbval-ignore-output"]
 assert in_order.lies_in(5 * steps / lines) is not False, in_order
@@ -408,14 +413,15 @@ for name in "rtx-3080-ti", "rtx-4060-ti-16gb", "h200-sxm":
     print(f"{CARDS[name].name}: {crossing(CARDS[name], 13824, 5120)} rows")
 
 # %% [markdown]
-# Parallel units help the parallel part alone (Amdahl). With four fifths of the time parallel:
+# Parallel units help only the parallel part of the work (Amdahl). With four fifths of the time
+# parallel, the whole gets so many times as fast:
 
 # %%
 for units in 4, 16, 10240:
     print(f"{units} units: {1 / (0.2 + 0.8 / units):.2f} of at most {1 / 0.2:.0f}")
 
 # %% [markdown]
-# **On your machine, how many times as long take sixteen tokens as one? And which of two jobs
+# **On your machine, how many times as long do sixteen tokens take as one? And which of two jobs
 # gains from a second thread: a matmul, or many calls on a few numbers each?**
 
 # %%
@@ -444,8 +450,8 @@ for op, k in [(linear("up", up, 2**i), 2**i) for i in progress(batches, "batches
     rows.append({"kind": "rows", "rows": k, "dtype": dtype} | took)
 
 # %% [markdown]
-# The second question. A thread more is a machine with more arithmetic. (Half a GPU cannot be
-# switched off: there twice the work stands for it.)
+# The second question. A second thread stands for a machine with more arithmetic. (Half a GPU
+# cannot be switched off; there we double the work instead.)
 
 # %% tags=["nbval-ignore-output"]
 side, two = pick(cpu=768, gpu=4096, tiny=16), pick(cpu=2, gpu=2, tiny=1)
@@ -498,19 +504,20 @@ _ = plots.speed_by_threads(results.shown(LAB, rows))
 # %% [markdown]
 # ### Explain
 #
-# Parallel capability (article A's third "bottleneck") is a gain, and it needs work to do at
-# the same time: sixteen tokens cost far less than sixteen times one. Well past the ridge
-# nothing is left to gain: a doubling about doubles the time.
+# Parallel capability (article A's third "bottleneck") is a gain, if there is work to do at the
+# same time: sixteen tokens cost far less than sixteen times one. Well past the ridge nothing is
+# left to gain: twice the tokens take about twice the time.
 
 # %% tags=["nbval-ignore-output"]
 assert dear.lies_in(1.4, 2.8) is not False, dear
 claims.check("A-1.3", free.lies_in(0.5, 6), {"free": free, "dear": dear})
 
 # %% [markdown]
-# "The card's performance directly affects the speed" (article B): where the card is the
-# wall. What its caller cannot issue fast enough, no card speeds up. The check reads the
-# calling thread's own time, which halves where the other thread does half: the host's clock
-# (hollow in the figure) says the same only on a machine that does nothing else.
+# "The card's performance directly affects the speed" (article B) is true where the card is the
+# wall. No card speeds up work that its caller cannot issue fast enough. The check reads the
+# time that the calling thread itself is busy, which halves where a second thread does half of
+# the work. The host's clock (hollow in the figure) says the same only on a machine that does
+# nothing else.
 
 # %% tags=["nbval-ignore-output"]
 assert gain.lies_in(1.4, 2.8) is not False, gain
@@ -560,9 +567,9 @@ for card, batch in tried:
 print(f"right in {len(tried)} cases")
 
 # %% [markdown]
-# **3. Decide.** Weights in 4 bit are a quarter of the bytes; the arithmetic stays in 16 bit. An
-# RTX 3080 Ti crossed to arithmetic at so many rows in 16 bit: with weights of half a byte, at
-# more, at fewer, or at as many?
+# **3. Decide.** Weights in 4 bit take a quarter of the bytes; the arithmetic stays in 16 bit.
+# On an RTX 3080 Ti, does arithmetic become the wall at more rows than with 16-bit weights, at
+# fewer, or at as many?
 
 # %%
 my_answer = None  # "more", "fewer" or "as many"
