@@ -97,9 +97,9 @@ def block(inputs, outputs):
 #
 # ### Predict
 #
-# Article A: use optimised libraries such as cuDNN. You do already: a convolution goes to cuDNN
-# on a GPU (to oneDNN on a CPU), a matrix product to cuBLAS (to a BLAS). So ask of a model how
-# many of its operations are convolutions.
+# Article A: use optimised libraries such as cuDNN. You already do: a convolution goes to cuDNN
+# on a GPU (to oneDNN on a CPU), and a matrix product to cuBLAS (to a BLAS). So count how many
+# of a model's operations are convolutions.
 
 # %%
 with FlopCounterMode(display=False) as counter:
@@ -112,8 +112,8 @@ held = sum(
 print(f"Llama-2-13B, one token: {2 * held:,} FLOP in linear layers, no convolution")
 
 # %% [markdown]
-# Now switch the library off: cuDNN on a GPU, oneDNN here. **How many times as long takes a
-# small convolutional network? A linear layer in fp32? And in 16 bit?**
+# Now switch the library off: cuDNN on a GPU, oneDNN on a CPU. **How many times as long does a
+# small convolutional network take? A linear layer in fp32? And in 16 bit?**
 
 # %%
 my_guess = None  # (network, linear, linear in 16 bit)
@@ -149,7 +149,7 @@ def run(name, enabled=True):
 
 
 # %% [markdown]
-# Right before fast: both ways must give the same values, up to the order of their sums.
+# First correct, then fast: both ways must give the same values, up to the order of their sums.
 
 # %% tags=["nbval-ignore-output"]
 tolerance = pick(cpu=1e-4, gpu=1e-2, tiny=1e-4)  # cuDNN may round to TF32
@@ -169,7 +169,7 @@ rows = [
 results.record(LAB, rows)
 
 # %% [markdown]
-# Whose code ran? The profiler knows.
+# Whose code ran? The profiler shows it.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -190,7 +190,7 @@ for name in "network", "linear":
 
 # %% [markdown]
 # cuDNN has two more switches. `benchmark` tries its algorithms on each new shape and keeps the
-# quickest; `deterministic` keeps to those that repeat their bits (oneDNN has that one too).
+# quickest; `deterministic` allows only those that repeat their bits (oneDNN has that one too).
 
 
 # %% tags=["nbval-ignore-output"]
@@ -229,11 +229,11 @@ _ = plots.times_without_library(results.shown(LAB, rows))
 # %% [markdown]
 # ### Explain
 #
-# The switch decides about convolutions. A linear layer in fp32 does not notice, because its
-# product is the BLAS's: on a GPU that is cuBLAS, whose switch nobody turns off. So for a
-# 13B model the advice is taken before you read it. (In 16 bit the product is oneDNN's as well
-# where a CPU has the instructions, AVX-512 say.) And a library is no charm: how much it gains depends on the shapes, and
-# below 1 in the figure it loses.
+# The switch matters for convolutions. A linear layer in fp32 does not change, because its
+# product is the BLAS's. On a GPU that is cuBLAS, which nobody switches off, so for a 13B model
+# you already follow the advice. (In 16 bit the product is oneDNN's as well if the CPU has the
+# instructions, for example AVX-512.) And how much a library gains depends on the shapes: below
+# 1 in the figure it loses.
 
 # %% tags=["nbval-ignore-output"]
 assert off["linear"].lies_in(0.6, 1.7) is not False, off
@@ -246,8 +246,9 @@ claims.check("A-4.2a", lost, off, "" if here_at_all else "the library is not in 
 #
 # ### Predict
 #
-# A batch of images is [batch, channels, height, width] whatever lies beside what in memory.
-# `channels_last` stores the channels of a pixel together; shape and bytes stay.
+# A batch of images is [batch, channels, height, width], in whatever order its values lie in
+# memory. `channels_last` stores the channels of a pixel side by side; shape and number of bytes
+# stay.
 
 # %%
 x = torch.zeros(8, 64, 56, 56)  # [batch, channels, height, width]
@@ -256,8 +257,8 @@ print(f"{tuple(x.shape)}: strides {x.stride()}, {x.nbytes:,} bytes")
 print(f"{tuple(last.shape)}: strides {last.stride()}, {last.nbytes:,} bytes")
 
 # %% [markdown]
-# A $1 \times 1$ convolution reads the batch and writes as much. If it gets the batch in the wrong
-# order and must give it back so, two copies come on top, each a read and a write:
+# A $1 \times 1$ convolution reads the batch and writes as much. If the batch comes in the wrong
+# order and must leave in it again, two copies come on top, each a read and a write:
 
 # %%
 pass_bytes, copies_bytes = 2 * x.nbytes, 2 * 2 * x.nbytes
@@ -267,7 +268,7 @@ print(f"{by_bytes:.1f} times the bytes")
 
 # %% [markdown]
 # **Which layers gain from `channels_last`: convolutions, pooling, normalisation? And how many
-# times as long takes one that converts there and back?**
+# times as long does a layer take that converts there and back?**
 
 # %%
 my_guess = None
@@ -338,9 +339,10 @@ _ = plots.times_by_layout(results.shown(LAB, rows))
 # %% [markdown]
 # ### Explain
 #
-# Each layer has its own answer, and all of them gave the same values. To convert there and back
-# costs copies, as the bytes said, and a layer must gain more than that. Convert once, at the
-# entrance of a network that stays in that order to its end, and time the whole.
+# Each layer has its own answer, and in both orders they gave the same values. Converting there
+# and back costs copies, as the bytes predict, and a layer must gain more than that. Convert
+# once, at the entrance of a network that stays in that order to its end, and time the whole
+# network.
 
 # %% tags=["nbval-ignore-output"]
 print(f"there and back: {both_ways.value:.2f} times as long, by its bytes {by_bytes:.1f}")
@@ -352,8 +354,8 @@ assert gain.lies_in(1.25, 2.8) is not False, gain
 #
 # ### Predict
 #
-# NCCL adds up tensors across cards (`all_reduce`). In a ring of $n$ each sends
-# $2(n - 1)/n$ of the bytes: nothing alone, once for two, for many nearly twice.
+# NCCL adds up tensors across cards (`all_reduce`). In a ring of $n$ cards each sends
+# $2(n - 1)/n$ of the bytes: nothing alone, once the bytes for two, nearly twice for many.
 
 # %%
 gradient_bytes = 2 * MODELS["llama-2-13b"].params  # bf16
@@ -368,8 +370,9 @@ for name in "rtx-4060-ti-16gb", "rtx-3080-ti", "rtx-5090":
     print(f"two of {card.name}: at least {floor_s:.2f} s over PCIe, after every step")
 
 # %% [markdown]
-# Here two processes do the same by gloo, over the loopback (two cards would by NCCL). Time
-# should be a line: a latency, plus bytes over a bandwidth. **How long take 4 kB? And 8 MB?**
+# Here two processes do the same with gloo, over the loopback (two cards would use NCCL). The
+# time should be a line: a latency, plus bytes over a bandwidth. **How long do 4 kB take? And 8
+# MB?**
 
 # %%
 my_guess = None  # (ms, ms)
@@ -377,8 +380,8 @@ my_guess = None  # (ms, ms)
 # %% [markdown]
 # ### Run
 #
-# The script of the ranks is `gpulab_utils/workers/all_reduce.py`. Every second size makes the
-# line; the others are for the test.
+# The script of the ranks is `gpulab_utils/workers/all_reduce.py`. The line is fitted to every
+# second size; the others test it.
 
 # %% tags=["nbval-ignore-output"]
 most, rounds = pick(cpu=24, gpu=26, tiny=22), pick(cpu=12, gpu=12, tiny=3)
@@ -433,9 +436,9 @@ _ = plots.time_of_all_reduce(results.shown(LAB, [*rows, line]))
 # %% [markdown]
 # ### Explain
 #
-# A line made of every second size foretold the ones between. Small sums pay the latency,
-# large ones the bytes; and what the kernel counted on the loopback is what the formula says.
-# Alone nothing is sent: NCCL is no optimisation of one card.
+# The line fitted to every second size predicted the sizes between. Small sums pay the latency,
+# large ones the bytes, and the operating system counted on the loopback as many bytes as the
+# formula says. Alone nothing is sent: NCCL is no optimisation of one card.
 
 # %% tags=["nbval-ignore-output"]
 assert off_line.lies_in(0.5, 2) is not False, off_line
@@ -448,7 +451,7 @@ claims.check("A-4.2b", lonely.lies_in(0.75, 1.3), {"lonely": lonely, "road": lin
 # ### Predict
 #
 # Data parallel training gives each process a part of the batch and averages the gradients. On
-# paper that is the same sum. In fp32 a number has 24 bits, and so the order of a sum counts:
+# paper that is the same sum. In fp32 a number has 24 bits, so the order of a sum matters:
 
 # %%
 big, one = torch.tensor([2.0**24, 1.0])
@@ -456,7 +459,7 @@ print(f"(big + 1) + 1 = {int((big + one) + one):,}")
 print(f"big + (1 + 1) = {int(big + (one + one)):,}")
 
 # %% [markdown]
-# What has to be averaged after every step is as many numbers as the model has:
+# After every step as many numbers have to be averaged as the model has:
 
 # %%
 count = sum(p.numel() for p in small_gpt.make(width=192, layers=4).parameters())
@@ -464,7 +467,7 @@ print(f"{count:,} parameters, {4 * count:,} bytes of gradients in fp32")
 
 # %% [markdown]
 # **After four steps, are two ranks equal to the bit? Are they equal to one process? And with
-# four tokens for each process: are two sooner done than one, which takes all eight?**
+# four tokens for each: do two processes finish sooner than one that takes all eight?**
 
 # %%
 my_guess = None  # (ranks, one process, sooner)
@@ -496,8 +499,8 @@ states = torch.load(train["save"])
 shutil.rmtree(folder)
 
 # %% [markdown]
-# The same four steps in one process: once the whole batch at a time, once in two halves whose
-# gradients are averaged, which is the order in which two ranks add.
+# The same four steps in one process: once with the whole batch at a time, once in two halves
+# whose gradients are averaged. That is the order in which two ranks add.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -528,8 +531,8 @@ assert whole["float64"][0] <= 1e-6 / 2**20, "rounding: in 53 bits the distance i
 assert two_cards or halves[1], "in the ranks' own order every bit agrees"
 
 # %% [markdown]
-# Now the time. DDP sends a bucket of gradients as soon as its last one is there, while the
-# backward pass goes on. With a single bucket it can only start at the end.
+# Now the time. DDP sends a bucket of gradients as soon as the last of them is there, while the
+# backward pass goes on. A single bucket can only leave at the end.
 
 # %% tags=["nbval-ignore-output"]
 many, single = (told[0]["watch"][str(cap)] for cap in watch["caps"])
@@ -575,12 +578,12 @@ for run_ in results.shown(LAB, rows):
 # %% [markdown]
 # ### Explain
 #
-# The ranks agree to the bit, because each adds the same sums. One process agrees too if it
-# adds in their order; with the whole batch at once it differs in the last bits, by rounding.
+# The ranks agree to the bit, because each adds the same sums. One process agrees too if it adds
+# in their order; with the whole batch at once it differs in the last bits, by rounding.
 #
-# The price of the average is the line's, whatever the batch. Few tokens do not earn it: two
-# processes on a CPU are *later* done than one. (They also share memory and caches, and even
-# the threads of gloo need the cores that compute.)
+# The price of the average follows the line, whatever the batch. For few tokens it is more than
+# half of the batch saves: two processes on a CPU finish *later* than one. (They also share
+# memory and caches, and even the threads of gloo need the cores that compute.)
 
 # %% tags=["nbval-ignore-output"]
 print(f"few tokens: measured {met.value:.2f} times the prediction")
@@ -591,8 +594,8 @@ assert two_cards or small_step.lies_in(1.1) is not False, small_step
 # ## Your turn
 #
 # **1. Predict.** An all-reduce takes half a millisecond of latency and moves two billion bytes
-# a second. A model of 125 million parameters keeps its gradients in bf16. How many
-# milliseconds does it take to average them once?
+# a second. A model of 125 million parameters keeps its gradients in bf16. How many milliseconds
+# does it take to average them once?
 
 # %%
 my_ms = None  # your answer
@@ -604,9 +607,9 @@ assert my_ms is None or abs(my_ms - average_ms) < 0.01 * average_ms, "two bytes 
 print(f"{average_ms:.1f} ms")
 
 # %% [markdown]
-# **2. Decide.** Write `sooner(one_s, apart_s, average_s)`: does a step of two processes, each
-# with half of the batch, end before one process has done all of it? `one_s` is its time,
-# `apart_s` that of a half where both work, `average_s` the all-reduce.
+# **2. Decide.** Write `sooner(one_s, apart_s, average_s)`: do two processes, each with half of
+# the batch, finish a step before one process with all of it? `one_s` is the time of the one,
+# `apart_s` that of a half while both work, `average_s` the all-reduce.
 
 # %%
 my_sooner = None  # your function
@@ -629,7 +632,7 @@ for case in cases:
 print(f"sooner in {sum(sooner(*case) for case in cases)} of {len(cases)} cases")
 
 # %% [markdown]
-# **3. Decide.** You average the gradients of four batches first and send once (`no_sync` of
+# **3. Decide.** You add up the gradients of four batches first and send once (`no_sync` of
 # DDP). How many times as many tokens does a step have, and how many times as many bytes?
 
 # %%
@@ -642,5 +645,5 @@ assert my_times in (None, right), "one gradient per parameter, whatever the batc
 print(f"{right[0]} times the tokens, {right[1]} times the bytes")
 
 # %% [markdown]
-# **Takeaway:** ask which library a layer goes to before you turn a switch, and what an
-# all-reduce costs (latency plus bytes over bandwidth) before you add a process.
+# **Takeaway:** before you turn a switch, ask which library a layer goes to. Before you add a
+# process, ask what an all-reduce costs: latency plus bytes over bandwidth.
