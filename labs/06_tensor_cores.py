@@ -77,8 +77,8 @@ LAB = "06_tensor_cores"
 #
 # ### Predict
 #
-# Article A: Tensor Cores greatly increase performance (可以显著提高性能). Their makers print
-# rates. Divide by the rate in fp32: that is the most a product can gain.
+# Article A: Tensor Cores greatly increase performance (可以显著提高性能). Data sheets state a rate
+# for each format. Divide it by the rate in fp32: that is the most a product can gain.
 
 # %%
 sheets = ["gtx-1080-ti", "t4", "rtx-3080-ti", "rtx-5070", "a100-sxm-80gb", "h200-sxm"]
@@ -90,8 +90,8 @@ for card in (CARDS[name] for name in sheets):
     print(f"{card.name:24} {', '.join(shown) or 'no matrix unit'}")
 
 # %% [markdown]
-# A GPU is not alone: some CPUs have one too. torch asks the processor, and oneDNN, its library of
-# products, may be told not to use it.
+# Some CPUs have a matrix unit too. torch can ask the processor for one, and you can tell oneDNN,
+# the library that computes torch's products on a CPU, not to use it.
 
 # %% tags=["nbval-ignore-output"]
 here, unit = device.here(), numerics.unit()
@@ -107,8 +107,8 @@ my_guess = None  # (many rows, one row)
 # %% [markdown]
 # ### Run
 #
-# Many rows and one row through the same weights; then again in a process that may not use the
-# unit. (torch has no such switch for a GPU's.)
+# Multiply many rows, then one row, by the same weights; then do so again in a process that may
+# not use the unit. (For a GPU's unit torch has no such switch.)
 
 # %% tags=["nbval-ignore-output"]
 many = pick(cpu=512, gpu=8192, tiny=16)
@@ -123,7 +123,7 @@ rows = [
 ]
 
 # %% [markdown]
-# The rate against size and dtype. On a GPU fp32 may also be rounded to TF32 on the way in.
+# How does the rate depend on size and dtype? On a GPU, fp32 may also be rounded to TF32 on input.
 
 # %% tags=["nbval-ignore-output"]
 sides = [2**n for n in pick(cpu=range(6, 11), gpu=range(8, 14), tiny=range(4, 6))]
@@ -138,7 +138,7 @@ if here.is_gpu:
         rates += [probes.rate_row(n, "fp32") | {"dtype": "tf32"} for n in sides]
 
 # %% [markdown]
-# And sides that are no multiple of 8: one less is hardly less work.
+# And sides that are not a multiple of 8: a side shorter by one is hardly less work.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -168,9 +168,9 @@ for run in results.shown(LAB, rows):
 # %% [markdown]
 # ### Explain
 #
-# With many rows a unit gains a good part of what its maker states (more than that where fp32
-# stays below its own peak); without one there is nothing to gain it with. An fp32 product keeps
-# fp32, because torch leaves TF32 off until you ask for it.
+# With many rows a unit gains a good part of what its maker states, or more than that where fp32
+# stays below its own peak. Without a unit, 16 bit has nothing to gain from. An fp32 product stays
+# in fp32, because torch leaves TF32 off until you ask for it.
 
 # %%
 tf32_by_default = torch.backends.cuda.matmul.fp32_precision == "tf32"
@@ -188,8 +188,8 @@ stands = False if tf32_by_default else stands
 claims.check("A-3.1", stands, found, why)
 
 # %% [markdown]
-# Batch 1, which is decoding, gains what fewer *bytes* give, about twice at most, and not what the
-# unit gives. Where a unit can be taken away, many rows lose by it and one row hardly does.
+# One row, as in decoding at batch 1, gains from fewer *bytes*, about twice at most, and not from the
+# unit. Where the unit can be taken away, many rows lose by that, and one row hardly does.
 
 # %% tags=["nbval-ignore-output"]
 share = {n: gains[n].value / off[n].value for n in off}  # what the unit itself adds
@@ -204,8 +204,9 @@ claims.check("B-2.2a", stands, found, "" if unit.name else "no unit for 16 bit h
 #
 # ### Predict
 #
-# A format is bits of exponent (range) and bits of mantissa (spacing). FP8 comes in two kinds;
-# FP4 holds eight magnitudes, so that blocks of it share a scale.
+# A format has bits of exponent, which set its range, and bits of mantissa, which set the spacing
+# of its values. FP8 comes in two kinds. FP4 holds only eight magnitudes, so blocks of values share
+# a scale.
 
 # %%
 print("format  bits  largest    smallest  1 + step")
@@ -218,16 +219,17 @@ levels = {abs(v) for v in numerics.rounded(torch.arange(0, 7, 0.25), "e2m1").tol
 print("e2m1 holds", *sorted(levels))
 
 # %% [markdown]
-# Round both factors, sum exactly: the error of each product is the mantissa's, and errors of
-# many products add in squares. That predicts the error of a matrix product for any format:
+# Round both factors and sum exactly. Then the mantissa alone sets the error of each product, and
+# the errors of many products add in squares. This predicts the error of a matrix product in any
+# format:
 
 # %%
 for name in "tf32", "fp16", "bf16", "e4m3", "e5m2", "e2m1":
     print(f"{name}: {100 * numerics.expected_error(name):.3g} %")
 
 # %% [markdown]
-# **bf16 has the range of fp32, fp16 has three bits more of mantissa. By what factor do their
-# errors differ? And how large is the error of TF32, in a fp32 product that you did not change?**
+# **bf16 has the range of fp32; fp16 has three more bits of mantissa. By what factor do their
+# errors differ? And how large is the error if TF32 multiplies fp32 factors?**
 
 # %%
 my_guess = None  # (bf16 : fp16, TF32 in %)
@@ -235,9 +237,8 @@ my_guess = None  # (bf16 : fp16, TF32 in %)
 # %% [markdown]
 # ### Run
 #
-# Few processors compute in TF32, FP8 or FP4, so `rounded` does by hand what a unit does to its
-# inputs.
-# First: is it right? torch's casts are the reference.
+# Few processors compute in TF32, FP8 or FP4, so `rounded` does in software what a unit does to its
+# inputs. First: is it right? torch's casts are the reference.
 
 # %%
 x = torch.linspace(-440, 440, 4001) * torch.tensor([[1.0], [1e-2], [1e-5]])  # [3, 4001]
@@ -260,8 +261,8 @@ def error(product):
 
 
 # %% [markdown]
-# Then each format, emulated, and the products that this machine really does. FP4 shares a power
-# of two among 32 values, as the OCP's MXFP4 does.
+# Then compute the product in each format, emulated, and in the formats that this machine really
+# has. In FP4, 32 values share a power of two, as in the OCP's MXFP4.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -298,7 +299,8 @@ results.record(LAB, rows)
 _ = plots.error_by_format(results.shown(LAB, rows))
 
 # %% [markdown]
-# Who computes in them? A rate in the table means a unit that takes such factors.
+# Which cards compute in these formats? A rate in the table of cards means that a unit takes such
+# factors.
 
 # %%
 for dtype in "fp16", "bf16", "tf32", "fp8", "fp4":
@@ -308,9 +310,9 @@ for dtype in "fp16", "bf16", "tf32", "fp8", "fp4":
 # %% [markdown]
 # ### Explain
 #
-# One constant, $\sqrt{2/28}$ of the mantissa's last place, predicts six formats to within a third;
-# what it misses is that values crowd at the lower end of a binade. fp32 itself is wrong by what the
-# sums add, which no format of the factors shows.
+# One constant, $\sqrt{2/28}$ of the mantissa's last place, predicts six formats to within a third.
+# What it misses is that values crowd just above each power of two. The error of fp32 itself comes
+# from its sums, whatever the format of the factors.
 
 # %% tags=["nbval-ignore-output"]
 for row in rows:
@@ -326,8 +328,8 @@ assert 1e-9 < real["fp32 (machine)"][0] < 1e-5, "no unit has rounded the fp32 pr
 #
 # ### Predict
 #
-# Article C: use float16 instead of float32 (使用float16代替float32进行训练). What fp16 does to a
-# small gradient, what a scale does for it, what bf16 does; and what becomes of a small update:
+# Article C: use float16 instead of float32 (使用float16代替float32进行训练). What happens to a small
+# gradient in fp16, in fp16 with a scale, and in bf16? And to a small update?
 
 # %%
 tiny_one = torch.tensor(2.0**-26)
@@ -338,7 +340,7 @@ print("bf16:", tiny_one.bfloat16().item() == 2**-26)
 print("1 + 0.0001 in fp16:", torch.tensor(1 + 1e-4).half().item())
 
 # %% [markdown]
-# And one step of Adam on a weight of 1 with a gradient of a ten-thousandth. It divides by the
+# Now one step of Adam on a weight of 1 with a gradient of a ten-thousandth. Adam divides by the
 # root of the second moment, plus `eps`:
 
 
@@ -364,8 +366,8 @@ for dtype, options in (
 assert not isfinite(adam_step(torch.float16)[0]), "a half() model dies in one step"
 
 # %% [markdown]
-# A real model now, with gradients of real text. **What share of the gradients becomes zero in
-# fp16? By what power of two must the loss grow until all but a hundredth are back?**
+# Now a real model and gradients of real text. **What share of the gradients becomes zero in
+# fp16? By what power of two must you scale the loss until only a hundredth is lost?**
 
 # %%
 my_guess = None  # (share, power of two)
@@ -373,8 +375,8 @@ my_guess = None  # (share, power of two)
 # %% [markdown]
 # ### Run
 #
-# From a backward pass in fp32 we predict what one in fp16 will lose at each scale: what lies below
-# half of the smallest value. Then we run it.
+# From a backward pass in fp32 we predict what a pass in fp16 will lose at each scale: the gradients
+# below half of fp16's smallest value. Then we run it in fp16.
 
 # %% tags=["nbval-ignore-output"]
 here = device.here()
@@ -462,8 +464,8 @@ _ = plots.loss_by_recipe(results.shown(LAB, curves))
 # %% [markdown]
 # ### Explain
 #
-# The prediction from fp32 holds: what fp16 loses is the left flank of the hump, and a scale moves
-# the hump. A smaller scale is what a large batch does, whose loss is a mean over more tokens.
+# The prediction from fp32 holds: fp16 loses the left flank of the hump, and a scale moves the hump.
+# A larger batch acts like a smaller scale, because its loss is a mean over more tokens.
 
 # %% tags=["nbval-ignore-output"]
 for row in (r for r in rows if r["predicted"] > 0.02):
@@ -494,7 +496,7 @@ claims.check("C-3.4b", broke and together, {"apart": apart, "broke": broke})
 # ### Predict
 #
 # Article A: fp16 saves time and memory (加快速度并减少内存占用). Count the bytes that training with
-# Adam keeps for each parameter, four ways:
+# Adam keeps for each parameter, in four ways:
 
 # %%
 KEEPS = {"fp32": (4, 4, 8, 0), "the paper's": (2, 2, 8, 4), "torch.autocast": (4, 4, 8, 0)}
@@ -505,8 +507,8 @@ state = {way: sum(parts) for way, parts in KEEPS.items()}
 print(f"Llama-2-13B: {state['torch.autocast'] * MODELS['llama-2-13b'].params / 1e9:.0f} GB")
 
 # %% [markdown]
-# So what is left to shrink is activations. How deep a model trains on a 12 GB card, at few tokens
-# and at many? The planner counts every tensor:
+# So only activations can shrink. How deep a model trains on a 12 GB card, at few tokens and at
+# many? The planner counts every tensor:
 
 # %%
 shape, deepest = MODELS["smollm2-135m"], {}
@@ -529,9 +531,9 @@ for batch, seq in (1, 128), (8, 1024):
     print(f"{batch * seq:5} tokens: {in_fp32} layers in fp32, {in_amp} with AMP")
 
 # %% [markdown]
-# Speed follows Amdahl: if products are a share $f$ of a step and become $g$ times as fast, the
-# step becomes $1 / (1 - f + f/g)$ times as fast. **What will AMP gain on your machine, in time and in
-# bytes, with many tokens and with few?**
+# Speed follows Amdahl's law: if products are a share $f$ of a step and become $g$ times as fast,
+# the step becomes $1 / (1 - f + f/g)$ times as fast. **What will AMP gain on your machine, in time
+# and in bytes, with many tokens and with few?**
 
 # %%
 my_guess = None  # (speed, bytes with many tokens, bytes with few)
@@ -564,8 +566,8 @@ def setup(batch, time, dtype, layers=layers):
 
 
 # %% [markdown]
-# Bytes first, never in the run that takes the time: the peak of a step, the state in it, and what
-# autograd saves on the way forward.
+# Bytes first, and never in the run that is timed: the peak of a step, the state in it, and what
+# autograd saves in the forward pass.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -588,8 +590,8 @@ big, few = pick(cpu=(16, 128), gpu=(32, 512), tiny=(8, 64)), (1, 8)
 rows = [bytes_of(way, *size, ways[way]) for size in (big, few) for way in ways]
 
 # %% [markdown]
-# Then time: the share of the products, their gain, and from these the step's, before it is
-# measured. And article B's small network, batch 4, as it is printed there.
+# Then time. Measure the share of the products and their gain, predict from these the gain of the
+# step, and only then measure it. Last, article B's small network at batch 4, as printed there.
 
 # %% tags=["nbval-ignore-output"]
 job = pick(cpu=(2, 128), gpu=(16, 512), tiny=(1, 8))
@@ -626,8 +628,8 @@ times = [{"kind": "step_gain"} | row for row in times]
 results.record(LAB, [*rows, *times])
 
 # %% [markdown]
-# Only a card has an end to its memory that a lab may run into: there the deepest model is looked
-# for, under the cap of a 12 GB card.
+# Only on a GPU may a lab run out of memory. There the next cells look for the deepest model that
+# trains, with memory capped to that of a 12 GB card.
 
 # %% tags=["nbval-ignore-output"]
 model = plain = mixed = in_fp32 = wide = alive = None  # room for what follows
@@ -662,8 +664,8 @@ _ = plots.gain_of_steps(results.shown(LAB, times))
 # ### Explain
 #
 # The state is as large as before, byte for byte: autocast leaves weights, gradients and Adam in
-# fp32. What it saves is activations, and not half of them: norms, residuals and the loss stay in
-# fp32, and each weight gains a 16-bit copy.
+# fp32. It saves activations, but not half of them: norms, residuals and the loss stay in fp32,
+# and each weight gets a 16-bit copy.
 
 # %% tags=["nbval-ignore-output"]
 parts = ("parameters", "gradients", "optimizer")
@@ -680,9 +682,9 @@ assert half == state["pure fp16"], half
 claims.check("A-3.2b", fp32_only and 0.45 < saved < 0.8, {"saved": saved, "kept": kept})
 
 # %% [markdown]
-# So it helps where activations fill the card, which is a large batch. Where the state does, with
-# few tokens, the peak is as high (the copies make autograd keep even more), and the deepest
-# model that trains is as deep as before.
+# So AMP helps where activations fill the card, as with a large batch. With few tokens the state
+# fills it: the peak stays as high (because of the copies, autograd keeps even more), and the
+# deepest model that trains is as deep as before.
 
 # %% tags=["nbval-ignore-output"]
 at_big, at_few = (rows[i + 1]["total"] / rows[i]["total"] for i in (0, 2))
@@ -694,8 +696,8 @@ found = {"many": at_big, "few": at_few, "seen": seen, "more": more}
 claims.check("C-3.4c", at_big < 0.9 and 0.95 < at_few < 1.2 and same and more > 1.2, found)
 
 # %% [markdown]
-# And time: the step gains what its products gain, and the rest is Amdahl's. LeNet's products are
-# too small to be its time.
+# And time: only the products get quicker, so the step gains what Amdahl's law says. LeNet's
+# products are too small to take much of its time.
 
 # %% tags=["nbval-ignore-output"]
 print(f"measured over predicted: {gain.value / predicted:.2f}")
@@ -740,7 +742,7 @@ assert my_scales in (None, (good[0], good[-1])), "half of the smallest still rou
 print(f"2^{good[0]} to 2^{good[-1]}")
 
 # %% [markdown]
-# **3. Decide.** You train with Adam, batch 1 and 128 tokens, and it does not fit by a little. Which
+# **3. Decide.** You train with Adam at batch 1 and 128 tokens, and memory is a little short. Which
 # of these helps: `"autocast"`, `"8-bit Adam"`, `"larger batch"`?
 
 # %%
@@ -759,6 +761,6 @@ assert my_choice in (None, *helps), "the state is the limit: shrink the state"
 print(f"{', '.join(helps)}: {needs[helps[0]].allocated / plain_bytes:.2f} of the bytes")
 
 # %% [markdown]
-# **Takeaway:** a matrix unit speeds up 16-bit products of many rows; mixed precision keeps the
-# state in fp32, so it saves time and activations: a larger batch fits, and where the state is
-# the limit no larger model.
+# **Takeaway:** a matrix unit speeds up 16-bit products of many rows. Mixed precision keeps the
+# state in fp32, so it saves time and activations: a larger batch fits, but no larger model where
+# the state is the limit.
