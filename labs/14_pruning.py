@@ -82,10 +82,10 @@ _ = torch.set_grad_enabled(False)
 #
 # ### Predict
 #
-# Article C: pruning removes unimportant parameters (移除模型中不重要的参数), and so needs less
-# memory (减少显存需求). The tool that torch ships for it, `torch.nn.utils.prune`, removes
-# nothing. It keeps the weight, adds a mask of the same shape and format, and multiplies the two
-# into a third tensor before each call:
+# Article C: pruning removes unimportant parameters (移除模型中不重要的参数), and so needs less memory
+# (减少显存需求). The tool that torch ships for it, `torch.nn.utils.prune`, removes nothing. It keeps the
+# weight, adds a mask of the same shape and format, and before each call multiplies the two into a
+# third tensor:
 
 # %%
 a_weight = 4 * 512 * 512  # bytes of [512, 512] float32
@@ -94,8 +94,8 @@ for what, (saved, held) in told.items():
     print(f"{what}: {saved * a_weight:,} bytes in the file, {held * a_weight:,} in memory")
 
 # %% [markdown]
-# And a model in which something *is* less? Four layers, attention of $4 w^2$ weights and an MLP
-# of $12 w^2$ each. Values kept, operations, bytes, against the whole:
+# And if something *is* removed? Take four layers, each with $4 w^2$ weights of attention and
+# $12 w^2$ of MLP, where $w$ is the width. These shares of the whole model remain:
 
 # %%
 ATTENTION, MLP, LAYERS = 4, 12, 4  # in units of width squared
@@ -114,7 +114,8 @@ for what, shares in predicted.items():
     )
 
 # %% [markdown]
-# **How long does a product take with $90$ % zeros, and with half of the rows, if dense is 1?**
+# **If the dense product takes 1, how long does a product take with $90$ % zeros, and with half of
+# the rows?**
 
 # %%
 my_guess = None  # (90 % zeros, half of the rows)
@@ -122,7 +123,7 @@ my_guess = None  # (90 % zeros, half of the rows)
 # %% [markdown]
 # ### Run
 #
-# Bytes, as torch keeps them:
+# First the bytes, as torch keeps them:
 
 
 # %%
@@ -146,7 +147,7 @@ for what, (saved, in_memory) in seen.items():
     )
 
 # %% [markdown]
-# Time, for few rows of input and for many:
+# Then the time, for one row of input and for many:
 
 # %% tags=["nbval-ignore-output"]
 here = device.here()
@@ -163,8 +164,8 @@ for rows_in in 1, pick(cpu=32, gpu=2048, tiny=8):
         )
 
 # %% [markdown]
-# The five variants of a small Llama. What int8 and 2:4 store is counted below; their products
-# need the values again, so each call restores them first.
+# Now the five variants of a small Llama. The bytes counted for int8 and 2:4 are those that they
+# store. Their products need the dense values, so each call restores these first.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -266,8 +267,8 @@ _ = plots.what_shrinks(results.shown(LAB, rows))
 # %% [markdown]
 # ### Explain
 #
-# A dense kernel multiplies by zero like by any other number. With a mask beside the weight you
-# hold three of it. Half of the rows is a smaller matrix, and everything about it is half.
+# A dense kernel multiplies by zero as by any other number. With a mask you hold three tensors of
+# the weight's size. With half of the rows the matrix is smaller, and everything about it is half.
 
 # %% tags=["nbval-ignore-output"]
 assert seen == {what: (f * a_weight, m * a_weight) for what, (f, m) in told.items()}, seen
@@ -281,8 +282,8 @@ found = {f"{what}, {r} rows": t for (what, r), t in times.items()}
 claims.check("C-3.1a", times["half of the rows", few].lies_in(0.2, 0.75), found)
 
 # %% [markdown]
-# Complexity is values and operations. int8 lowers neither, zeros lower neither, 2:4 lowers the
-# values, and operations only on a unit made for it. All of it falls where parts are gone.
+# Complexity is values and operations. int8 lowers neither, and zeros lower neither. 2:4 lowers the
+# values, and the operations only on a unit made for it. Taking parts out lowers both.
 
 # %% tags=["nbval-ignore-output"]
 for row in rows[: len(variants)]:
@@ -303,9 +304,9 @@ claims.check("C-5.1", simpler == {"half of the MLP's rows", "one layer out"}, fo
 #
 # ### Predict
 #
-# CSR stores a value and a column for each weight that is left, and a pointer for each row. With
-# a share $d$ left, values of $v$ bytes and indices of $i$ bytes, it takes $d (v + i) / v$ of
-# dense. So it breaks even at $d = v / (v + i)$:
+# CSR stores a value and a column number for each weight that is left, and a pointer for each row.
+# With a share $d$ left, values of $v$ bytes and column numbers of $i$ bytes, it takes
+# $d (v + i) / v$ of the dense bytes and breaks even at $d = v / (v + i)$:
 
 # %%
 breaks_even = {}
@@ -318,15 +319,15 @@ for value_bytes in 2, 4:
         )
 
 # %% [markdown]
-# 2:4 gives up freedom instead: two of every four neighbours stay, so a place is 2 bits.
+# 2:4 gives up freedom instead: two of every four neighbours stay, so 2 bits give a value's place.
 
 # %%
 per_four = 2 * 16 + 2 * 2  # bits: two values, two places
 print(f"2:4 in 16 bit: {per_four} bits of {4 * 16}, which is {per_four / 64} of dense")
 
 # %% [markdown]
-# **With what share of weights left is a product in CSR as fast as the dense one here: one row
-# of input, many rows? A token reads its bytes; does the break-even of bytes foretell it?**
+# **With what share of weights left is a product in CSR as fast as the dense one here, for one
+# column of input and for many? Does the break-even of bytes predict it?**
 
 # %%
 my_guess = None  # (share for one row, share for many)
@@ -334,7 +335,7 @@ my_guess = None  # (share for one row, share for many)
 # %% [markdown]
 # ### Run
 #
-# Bytes just below and just above each break-even, in torch's own tensors:
+# First the bytes just below and just above each break-even, in torch's own tensors:
 
 
 # %%
@@ -359,8 +360,8 @@ for value in torch.float16, torch.float32:
         print(f"{value}, {index}: {below}, {above}")
 
 # %% [markdown]
-# Time of the product against the share left, in fp32: on a CPU torch multiplies CSR only there,
-# (and in fp64), and only with MKL.
+# Then the time of the product against the share left. It is in fp32, because on a CPU torch
+# multiplies CSR only in fp32 and fp64, and only with MKL.
 
 # %% tags=["nbval-ignore-output"]
 here = device.here()
@@ -380,7 +381,7 @@ for share in (0.9, 0.5, 0.2, 0.1, 0.05, 0.02) if can_multiply else ():
                      "bytes": masks.nbytes(sparse) / dense.nbytes})  # fmt: skip
 
 # %% [markdown]
-# 2:4, written out and in the layout that torch hands to a kernel:
+# Now 2:4, in our packing and in the layout that torch hands to a kernel:
 
 # %%
 weight = ((torch.arange(64 * 128) * 7919 % 1013).view(64, 128) - 506.5).half()  # [out, in]
@@ -404,8 +405,9 @@ except ImportError:
 assert theirs in (None, packed.nbytes), theirs
 
 # %% [markdown]
-# A unit for it is on NVIDIA's cards of compute capability 8.0 or newer; a CPU has none. This
-# would show up to twice the rate on many rows, and on few rows at best what 9/16 of the bytes give.
+# NVIDIA's cards of compute capability 8.0 or newer have a unit for 2:4; a CPU has none. On such a
+# card the next cell would show up to twice the rate with many columns, and with few columns at best
+# what 9/16 of the bytes give.
 
 # %% tags=["nbval-ignore-output"]
 if here.is_gpu and (here.capability or (0, 0)) >= (8, 0):
@@ -431,9 +433,10 @@ _ = plots.csr_against_dense(results.shown(LAB, rows)) if rows else None
 # %% [markdown]
 # ### Explain
 #
-# Each break-even is where the count says. Below it CSR saves; with half of the weights left, as
-# pruning mostly leaves them, it costs in 16 bit. 2:4 saves at exactly that half: a place is two
-# bits and no column number. And nothing of this is there with a mask: that doubles the file.
+# Each break-even is where the count says. Below it CSR saves bytes. With half of the weights left,
+# as pruning mostly leaves them, CSR in 16 bit takes more bytes than dense. 2:4 saves at exactly
+# that half, because a place is two bits instead of a column number. A mask saves nothing: it
+# doubles the file.
 
 # %% tags=["nbval-ignore-output"]
 # 2 % left is a twenty-fifth of the bytes, 90 % nearly twice of them.
@@ -455,7 +458,8 @@ claims.check("C-3.1b", as_counted and at_the_edge, found)
 #
 # ### Predict
 #
-# SmolLM2 decoded from Q4_1. What can be taken out at all, and what share of the weights is it?
+# The model is SmolLM2 decoded from Q4_1. What can be taken out, and what share of the weights is
+# it?
 
 # %%
 shape = MODELS["smollm2-135m"]
@@ -473,11 +477,12 @@ print(f"a key-value head and the {shape.heads // shape.kv_heads} queries that it
       f"{shape.layers * kv_group / shape.params:.1%}")  # fmt: skip
 
 # %% [markdown]
-# What is unimportant? *Magnitude* looks at the weight alone. *Activation-aware* multiplies it by
-# the norm of the input that it meets (Wanda), from a look at two windows of other text.
+# What is unimportant? The *magnitude* score looks at the weight alone. The *activation-aware* score
+# (Wanda) multiplies it by the norm of the input that it meets, measured on two windows of other
+# text.
 #
-# **Which layer hurts most when it goes: the first, a middle one, or the last? With half of each
-# row's weights zero, what does each score make of a perplexity?**
+# **Which layer hurts most when it is taken out: the first, a middle one, or the last? With half of
+# each row's weights zero, what perplexity does each score leave?**
 
 # %%
 my_guess = None  # (layer, magnitude, activation-aware)
@@ -512,7 +517,8 @@ def note(what, model, family, share):
 
 
 # %% [markdown]
-# Zeros first, by both scores. They save nothing as they are; this is what they would cost.
+# Zeros first, by both scores. In a dense kernel they save nothing; this is what they cost in
+# quality.
 
 # %% tags=["nbval-ignore-output"]
 half, by = partial(masks.best_of_row, share=0.5), {}
@@ -530,8 +536,8 @@ for rule in rules if base else ():
             zeroed[rule] = small  # the activation-aware one stays
 
 # %% [markdown]
-# Layers. How far a layer turns the stream that goes through it is seen in one pass. Does that
-# tell which one can go? Take out the one that turns least, the first, and the last:
+# Next, layers. One pass shows how far each layer turns the stream that goes through it. Does that
+# tell which layer can go? Take out the one that turns it least, the first, and the last:
 
 # %% tags=["nbval-ignore-output"]
 gone, without = [], {}
@@ -544,8 +550,8 @@ if base:
                      "perplexity": without[layer]})  # fmt: skip
 
 # %% [markdown]
-# More of them, and width: rows of the MLP, and a key-value head with its queries, both by the
-# activation-aware score summed over what goes out together.
+# Then several layers, and width: rows of the MLP, and a key-value head with its queries. For width,
+# the activation-aware score is summed over what goes out together.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -590,7 +596,7 @@ if base:
     take("a key-value head out", "heads", slimming.narrow(base, heads=heads_kept()))
 
 # %% [markdown]
-# Time of one token through what is left, and of one linear in CSR:
+# The time of one token through what is left, and of one linear layer in CSR:
 
 # %% tags=["nbval-ignore-output"]
 took, one = {}, torch.ones(1, 1, dtype=torch.long, device=here.device)  # [batch, time]
@@ -609,7 +615,7 @@ if base and (here.is_gpu or torch.backends.mkl.is_available()):
 results.record(LAB, rows)
 
 # %% [markdown]
-# What each gave and took, as the page on what to try first reads it:
+# These rows go to the page on what to try first:
 
 
 # %% tags=["nbval-ignore-output"]
@@ -658,10 +664,10 @@ _ = plots.quality_by_layer(results.shown(LAB, rows)) if rows else None
 # %% [markdown]
 # ### Explain
 #
-# Bytes fall by what was taken out. Time can follow where bytes are what a token waits for; a call
-# costs as much for a narrower matrix, so where calls decide only whole layers save time. Which
-# part goes decides the rest: without the first layer there is no model, without the one that
-# turns the stream least you lose little. And a weight is as important as what it multiplies.
+# Bytes fall by what was taken out. Time can follow if a token waits for bytes. But a call costs as
+# much for a narrower matrix, so if calls decide, only whole layers save time. Quality depends on
+# which part goes: without the first layer the model no longer works, without the one that turns the
+# stream least you lose little. And a weight is only as important as what it multiplies.
 
 # %% tags=["nbval-ignore-output"]
 for what in ("3 layers out", "MLP 75%") if base else ():
@@ -683,9 +689,9 @@ zeroed = slim = small = None  # room for what follows
 #
 # ### Predict
 #
-# Perplexity falls during such a training. But a model that is *not* pruned gets better on this
-# text too. So there is a control, trained on the same windows in the same order, and what is
-# told is the gap to it, in nats: $\ln(\text{pruned} / \text{control})$, before and after.
+# Perplexity falls during such a training. But a model that is *not* pruned gets better on this text
+# too. So we train such a control on the same windows in the same order, and look at the gap to it
+# in nats, $\ln(\text{pruned} / \text{control})$, before and after.
 
 # %%
 shape = MODELS["smollm2-135m"]
@@ -756,7 +762,8 @@ def trained(arm, seed):
 
 
 # %% [markdown]
-# One seed and few steps here; `make record` trains more arms, for longer, with three.
+# Here there is one seed and few steps; `make record` trains more variants (arms), for longer, with
+# three seeds.
 
 # %% tags=["nbval-ignore-output"]
 seeds = range(3 if RECORDED else 1)
@@ -770,7 +777,8 @@ for arm, seed in of:
     ]
 
 # %% [markdown]
-# An interval over seeds says how much of that is luck: with $n$ seeds, mean $\pm$ $t\, s / \sqrt n$.
+# An interval over seeds shows how much of the result is luck: with $n$ seeds of deviation $s$ it is
+# the mean $\pm$ $t\, s / \sqrt n$.
 
 # %% tags=["nbval-ignore-output"]
 if len(seeds) == 3:
@@ -804,8 +812,9 @@ _ = plots.recovery(results.shown(LAB, rows)) if rows else None
 # %% [markdown]
 # ### Explain
 #
-# The pruned model gets better, and most of that is the text: the control, which had nothing to
-# recover, gets better by more than half as much. Without it you would have called all of it recovery.
+# The pruned model gets better, mostly because it learns the text: the control had nothing to
+# recover and gains more than half as much. Without the control you would have called the whole gain
+# recovery.
 
 # %% tags=["nbval-ignore-output"]
 for (arm, seed), (gap, after) in gaps.items():
@@ -826,8 +835,8 @@ if start:
 # %% [markdown]
 # ## Your turn
 #
-# **1. Predict.** $80$ % of a fp16 weight are zeros. What share of dense does it take in CSR with
-# int32 columns?
+# **1. Predict.** $80$ % of an fp16 weight matrix are zeros. What share of its dense bytes does it
+# take in CSR with int32 columns?
 
 # %%
 my_share = None  # your answer
@@ -838,8 +847,8 @@ assert my_share is None or abs(my_share - answer) < 0.01, "a fifth of (2 + 4) / 
 print(f"{answer:.2f} of dense: 80 % zeros save two fifths")
 
 # %% [markdown]
-# **2. Decide.** Write `my_format(left, in_pairs)`: which of `"dense"`, `"csr"` and `"2:4"` takes the
-# fewest bytes in 16 bit with int32 columns, when a share `left` of the weights stays? `in_pairs`
+# **2. Decide.** Write `my_format(left, in_pairs)`. When a share `left` of the weights stays, which
+# of `"dense"`, `"csr"` and `"2:4"` takes the fewest bytes, in 16 bit with int32 columns? `in_pairs`
 # says whether every four neighbours keep at most two.
 
 # %%
@@ -863,8 +872,8 @@ for left in 0.05, 0.18, 0.2, 0.3, 0.35, 0.5, 1.0:
 print("right for 7 shares")
 
 # %% [markdown]
-# **3. Decide.** A pruned model fell from a perplexity of 22 to 17 in a training, its control from
-# 18 to 14.5. What share of the gap in nats did the training close?
+# **3. Decide.** In a training, the perplexity of a pruned model fell from 22 to 17, that of its
+# control from 18 to 14.5. What share of the gap in nats did the training close?
 
 # %%
 my_closed = None  # your answer
@@ -877,6 +886,6 @@ assert my_closed is None or abs(my_closed - (1 - after / before)) < 0.02, (
 print(f"{1 - after / before:.0%} of the gap; without the control it looks like all of it")
 
 # %% [markdown]
-# **Takeaway:** a model gets smaller when tensors get smaller. Take out rows, heads or layers, choose
-# them by what flows through them, measure quality on text, and hold every recovery against a
+# **Takeaway:** a model gets smaller when tensors get smaller. Take out rows, heads or layers, and
+# choose them by what flows through them. Measure quality on text, and compare every recovery with a
 # model that was trained as long and not pruned.
