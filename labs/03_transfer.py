@@ -75,7 +75,7 @@ LAB = "03_transfer"
 # ### Predict
 #
 # Article C says that data move "between VRAM and CPU/GPU" (显存与CPU/GPU之间): two links in one
-# phrase. What do data sheets say of each?
+# phrase. What do data sheets say about each?
 
 # %%
 for name in "rtx-3080-ti", "rtx-4090", "h200-sxm":
@@ -97,9 +97,9 @@ for what, n_bytes in sent.items():
     print(f"{what}: {n_bytes:,} bytes, {1e3 * road.seconds(n_bytes):,.3f} ms")
 
 # %% [markdown]
-# Your machine has such roads, with or without a GPU: from memory to memory, out of a file,
-# into another process. **A large copy into memory that nobody has touched yet: how many times as
-# long as into memory that has been used before?**
+# Your machine has such roads, with or without a GPU: from memory to memory, out of a file, into
+# another process. **How many times as long does a large copy take into memory that nobody has
+# touched yet, as into memory that has been used before?**
 
 # %%
 my_guess = None
@@ -107,8 +107,8 @@ my_guess = None
 # %% [markdown]
 # ### Run
 #
-# Each road with six or seven sizes, then a line through each. A rate counts a byte once, though
-# a copy in memory reads it and writes it.
+# Time copies of six or seven sizes on each road, then fit a line through each. A rate counts a
+# byte once, though a copy in memory both reads and writes it.
 
 # %% tags=["nbval-ignore-output"]
 here, rows = device.here(), roads.survey()
@@ -116,7 +116,7 @@ lines = roads.lines()
 results.record(LAB, rows)  # does nothing unless GPULAB_RECORD=1
 
 # %% [markdown]
-# The line is to foretell sizes that it has not seen.
+# Now test whether a line predicts the time of sizes that it has not seen.
 
 # %% tags=["nbval-ignore-output"]
 straight = "host to device, pinned" if here.is_gpu else "memory"
@@ -127,8 +127,8 @@ n = roads.sizes()[-2]
 links, why_not = roads.gap(n)
 
 # %% [markdown]
-# Two ways into another process (Linux): a pipe copies twice, into the kernel and out of it;
-# memory that both map takes one copy.
+# There are two ways into another process (Linux). A pipe copies twice, into the kernel and out
+# of it; memory that both processes map takes one copy.
 
 # %% tags=["nbval-ignore-output"]
 crossing = None
@@ -137,8 +137,8 @@ if "pipe" in roads.names():
     crossing = compare(*between, clock="wall")
 
 # %% [markdown]
-# Is it worth mending? A step of a small language model against its batch of tokens, twenty
-# copies of it; a look at photos against theirs.
+# Is a transfer worth improving? Compare a training step of a small language model with twenty
+# copies of its batch of tokens, and a look at photos with one copy of them.
 
 # %% tags=["nbval-ignore-output"]
 model = small_gpt.make(
@@ -186,9 +186,9 @@ for run in results.shown(LAB, rows):
 # %% [markdown]
 # ### Explain
 #
-# Two numbers were enough to foretell a size that the line had not seen, and they say what is bad
-# about a road: the wait or the flow. A copy into fresh memory takes longer than the copying: the
-# next question is about that.
+# Two numbers were enough to predict a size that the line had not seen, and they say what is bad
+# about a road: the wait or the flow. A copy into fresh memory takes longer than the copying
+# alone: the next question is why.
 
 # %% tags=["nbval-ignore-output"]
 assert grown.lies_in(foretold / 2, foretold * 2) is not False, (grown, foretold)
@@ -196,8 +196,8 @@ assert crossing is None or crossing.lies_in(1.1) is not False, crossing
 claims.check("C-1.3a", links.lies_in(1.25), {"links": links, "bytes": n}, why_not)
 
 # %% [markdown]
-# Article B: "efficient transfer helps". For tokens there is nothing to help: their copy is lost
-# in the step. For photos through a thin model it is a good part of it.
+# Article B: "efficient transfer helps". For tokens there is nothing to gain: their copy takes a
+# tiny part of the step. For photos through a thin model it takes a good part.
 
 # %% tags=["nbval-ignore-output"]
 assert looked.lies_in(0.1) is not False, looked
@@ -208,8 +208,8 @@ claims.check("B-1.3", learn.lies_in(10), {"learn": learn, "photos": looked})
 #
 # ### Predict
 #
-# Memory that a program asks for is a promise: a page is found, cleared and mapped when it is
-# first touched.
+# Memory that a program asks for is only a promise: the system finds a page, clears it and maps
+# it when the page is first touched.
 
 # %%
 print(f"{2**27:,} bytes: {2**27 // 4096:,} pages of 4 KiB or {2**27 // 2**21} of 2 MiB")
@@ -234,7 +234,8 @@ my_guess = None
 # %% [markdown]
 # ### Run
 #
-# Counts first; they need no clock. (Windows does not tell; a GPU's host memory has them too.)
+# First count page faults, which needs no clock. (Windows does not tell; a GPU's host memory has
+# them too.)
 
 # %% tags=["nbval-ignore-output"]
 here, n = device.here(), pick(cpu=2**25, gpu=2**26, tiny=2**22)
@@ -250,8 +251,8 @@ n = roads.sizes()[-2]
 first = compare(roads.send(slow, n), roads.send(quick, n))
 
 # %% [markdown]
-# Staging: a copy into memory of the right kind, and then the copy that was wanted. On a GPU the
-# stage is pinned memory.
+# Staging is a copy into memory of the right kind, followed by the copy that was wanted. On a
+# GPU that memory is pinned.
 
 # %% tags=["nbval-ignore-output"]
 target = torch.empty_like(source, device=here.device)
@@ -281,8 +282,8 @@ packed = compare(apart, lambda: block.copy_(messages))
 same = compare(lambda: arrived.sum(1), lambda: block.sum(1))
 
 # %% [markdown]
-# Only a GPU can run the next one: a copy to the host that nobody waits for. Of every 64 KiB it
-# looks at one byte, at once: how many are there? A CPU has no pinned memory, and says so.
+# Only a GPU can run the next test: a copy to the host that nobody waits for. It looks at once
+# at one byte of every 64 KiB: how many have arrived? A CPU has no pinned memory, and says so.
 
 # %% tags=["nbval-ignore-output"]
 if here.is_gpu:
@@ -317,9 +318,10 @@ _ = plots.times_by_habit(results.shown(LAB, rows))
 # %% [markdown]
 # ### Explain
 #
-# Fresh memory took a fault for every page, kept memory hardly any, and what those faults cost is
-# the difference between the two copies. So keep buffers: that is what a pinned buffer is for, too.
-# Staging in passing gains little or nothing: the driver stages pageable memory by itself.
+# Fresh memory took a fault for every page, kept memory hardly any, and the cost of these faults
+# is the difference between the two copies. So keep your buffers; that is also what a pinned
+# buffer is for. Staging in passing gains little or nothing: the driver stages pageable memory
+# by itself.
 
 # %% tags=["nbval-ignore-output"]
 pages = source.nbytes // roads.PAGE
@@ -329,9 +331,9 @@ assert first.lies_in(1.25) is not False, first
 assert twice.lies_in(0.6) is not False, twice
 
 # %% [markdown]
-# "Optimising the transfer raises computing speed" (article B): it does not. What computes on the
-# bytes takes as long as before, however they came; what goes away is the wait for them.
-# Packing pays where messages are small: one wait, not a thousand.
+# "Optimising the transfer raises computing speed" (article B): it does not. Computing on the
+# bytes takes as long as before, however they came; what goes away is the wait for them. Packing
+# pays where messages are small: one wait, not a thousand.
 
 # %% tags=["nbval-ignore-output"]
 assert same.lies_in(0.7, 1.4) is not False, same
@@ -345,8 +347,9 @@ claims.check(
 # ### Predict
 #
 # "The high-bandwidth interface satisfies the huge need for memory" (article B); "every
-# parameter must be stored in VRAM" (article C). Layers can stay elsewhere and come over the
-# road when they are needed. A token of Llama-2-13B on an RTX 3080 Ti, resident and over $25$ GB/s:
+# parameter must be stored in VRAM" (article C). But layers can stay elsewhere and come over the
+# road when they are needed. Here is a token of Llama-2-13B on an RTX 3080 Ti, resident and over
+# $25$ GB/s:
 
 # %%
 for weights in "fp16", "int4-g128":
@@ -358,9 +361,10 @@ for weights in "fp16", "int4-g128":
     )
 
 # %% [markdown]
-# Now a stack of layers on your machine. One row passes through all; some are resident, the
-# others come over a road, into a buffer that is kept or into fresh memory (on a GPU: from pinned
-# or from pageable memory). **With half of the layers away: half the slow-down of all of them?**
+# Now a stack of layers on your machine. One row passes through all of them. Some are resident;
+# the others come over a road, into a buffer that is kept or into fresh memory (on a GPU: from
+# pinned or from pageable memory). **Does it cost half as much time to have half of the layers
+# away as to have all of them away?**
 
 # %%
 my_guess = None
@@ -368,7 +372,7 @@ my_guess = None
 # %% [markdown]
 # ### Run
 #
-# Right before fast: the same answer from wherever the layers come.
+# Check the result before the speed: the answer must be the same wherever the layers come from.
 
 # %% tags=["nbval-ignore-output"]
 here, lines = device.here(), roads.lines()
@@ -388,8 +392,8 @@ for way, road in roads.ways().items():
         rows.append({"kind": "away", "road": road, "took_s": took_s, "bytes": n} | told)
 
 # %% [markdown]
-# Two checks in turns: all layers from afar against none, and a quarter of them from afar against
-# none with as many bare copies.
+# Two comparisons in turns: all layers from afar against none, and a quarter of them from afar
+# against none plus as many bare copies.
 
 # %% tags=["nbval-ignore-output"]
 far, some = roads.ways()["fresh"], deep // 4
@@ -403,8 +407,8 @@ along = compare(
 )
 
 # %% [markdown]
-# And the other way round: how many extra bytes may a step carry before it feels them? Its time
-# times the rate of the road is what the road could carry meanwhile.
+# And the other way round: how many extra bytes may a step carry before they slow it? The unit
+# is what the road could carry in the time of the step, its time times the road's rate.
 
 # %% tags=["nbval-ignore-output"]
 straight = "host to device, pinned" if here.is_gpu else "memory"
@@ -443,8 +447,8 @@ _ = plots.slowdown_by_extra(results.shown(LAB, rows))
 # %% [markdown]
 # ### Explain
 #
-# Bandwidth did not replace capacity: with everything away the step ran at the road's speed, as
-# foretold from the fit.
+# Bandwidth did not replace capacity: with everything away, the step ran at the speed of the
+# road, as the fit predicted.
 
 # %% tags=["nbval-ignore-output"]
 for run in results.shown(LAB, rows):
@@ -459,9 +463,10 @@ claims.check(
 )
 
 # %% [markdown]
-# Not every parameter has to be in the fast memory: each layer that is not there costs its bytes
-# over the road, no more. And a transfer hurts where it weighs: at as many bytes as the road
-# carries in a step, the step doubles; at a tenth, a tenth.
+# Not every parameter has to be in the fast memory: each layer that is away costs the time of
+# its bytes on the road, no more. And a transfer hurts only where it is large: with as many
+# bytes as the road carries in a step, the step doubles; with a tenth of that, it takes a tenth
+# longer.
 
 # %% tags=["nbval-ignore-output"]
 claims.check("C-1.1b", along.lies_in(0.6, 1.7), {"along": along, "layer_bytes": n})
@@ -472,9 +477,9 @@ claims.check("C-1.3b", doubled.lies_in(1.4, 3), {"doubled": doubled} | felt)
 #
 # ### Predict
 #
-# accelerate keeps weights on disk (or in the host's memory), fetches each before its layer and
-# drops it after. It fetches whole tensors: the embedding too, of which a token needs one row,
-# and again for the head, which shares it.
+# accelerate keeps weights on disk (or in the host's memory), fetches each before its layer runs
+# and drops it afterwards. It fetches whole tensors. That includes the embedding, of which a
+# token needs one row, and once more for the head, which shares it.
 
 # %%
 shape = MODELS["smollm2-135m"]
@@ -482,7 +487,7 @@ read, fetched = 4 * shape.params, 4 * (shape.params + shape.vocab * shape.hidden
 print(f"{shape.name} in fp32: a token reads {read:,} bytes, fetches {fetched:,}")
 
 # %% [markdown]
-# The fit gives the rest. Each tensor costs its bytes over the rate of its road: large blocks
+# The fit gives the time. Each tensor costs its bytes over the rate of its road: large blocks
 # come in fresh pages, small ones in memory that malloc kept.
 
 # %% tags=["nbval-ignore-output"]
@@ -520,8 +525,8 @@ def offload(model, where):
 
 
 # %% [markdown]
-# And each tensor costs the wait for what fetches it, which is Python. Sixty-four layers with
-# hardly a byte show it.
+# Each tensor also costs a wait for the Python code that fetches it. Sixty-four layers with
+# hardly a byte show how long.
 
 # %% tags=["nbval-ignore-output"]
 crumbs = torch.nn.Sequential(*[torch.nn.Linear(8, 8, bias=False) for _ in range(64)])
@@ -550,7 +555,7 @@ for run in results.shown(LAB, rows):
         print(f"{run.label}: {waits}, {r['bytes']:,} bytes, {r['times']:.1f} times as long")
 
 # %% [markdown]
-# **That is the fit's word. How far off will it be: a tenth, a half, a factor of three?**
+# **That is what the fit predicts. How far off will it be: a tenth, a half, a factor of three?**
 
 # %%
 my_guess = None
@@ -598,10 +603,10 @@ for run in results.shown(LAB, rows):
 # %% [markdown]
 # ### Explain
 #
-# The answer is the same, the files hold as many bytes as were foretold (the shared matrix
-# twice), and its speed was foretold by lines that never saw the model. On a CPU
-# with memory to spare the disk is not even asked: the files lie in the page cache. What costs is
-# mapping and copying, a fresh page for every 4 KiB of the two large tensors, and Python.
+# The answer is the same, the files hold as many bytes as predicted (the shared matrix twice),
+# and lines that never saw the model predicted its speed. On a CPU with memory to spare the disk
+# is not even used: the files lie in the page cache. The time goes into mapping and copying, a
+# fresh page for every 4 KiB of the two large tensors, and Python.
 
 # %% tags=["nbval-ignore-output"]
 assert off_by < 1e-2, off_by
@@ -612,8 +617,9 @@ assert near is not False, (offloaded, foretold)
 # %% [markdown]
 # ## Your turn
 #
-# **1. Predict.** A 70B model in 4 bit reads about $39\times10^9$ bytes a token. A card holds 24 of
-# these 39 GB, the rest comes over $25$ GB/s. How many seconds does the road alone take for a token?
+# **1. Predict.** A 70B model in 4 bit reads about $39\times10^9$ bytes a token. A card holds 24
+# of these 39 GB; the rest comes over a road of $25$ GB/s. How many seconds does the road alone
+# take for a token?
 
 # %%
 my_seconds = None  # your answer
@@ -626,8 +632,9 @@ assert my_seconds is None or abs(my_seconds - road_s) < 0.02, (
 print(f"{road_s:.1f} s, however quick the card is")
 
 # %% [markdown]
-# **2. Decide.** Write `my_packing(n_messages, n_bytes, latency_s, bytes_per_s)`, which returns
-# how many times as long `n_messages` of `n_bytes` each take as one message with all of them.
+# **2. Decide.** Write `my_packing(n_messages, n_bytes, latency_s, bytes_per_s)`. It returns how
+# many times as long `n_messages` messages of `n_bytes` each take as one message with all the
+# bytes.
 
 # %%
 my_packing = None  # your function
@@ -660,6 +667,6 @@ assert my_answer in (None, verdict), "compare the copy with a twentieth of the s
 print(f"{verdict}: the copy is {copy_s / 0.25:.1%} of the step")
 
 # %% [markdown]
-# **Takeaway:** two numbers a road, latency and rate. Put a transfer's time beside the step's: only
-# where it is a good part is there something to mend, and then by fewer copies, kept buffers, or
-# bytes that stay where they are used.
+# **Takeaway:** a road has two numbers, latency and rate. Compare a transfer's time with the
+# step's. Only where it is a good part is there something to improve: with fewer copies, kept
+# buffers, or bytes that stay where they are used.
