@@ -82,9 +82,9 @@ LAB = "12_memory"
 #
 # ### Predict
 #
-# A step holds weights, gradients, optimizer states and what the forward pass leaves for the
-# backward pass. They are not all there at once, so its peak is a maximum, not a sum. The planner
-# plays a step of SmolLM2-135M in fp32 on 8,192 tokens, in ten ways. Which terms are small?
+# A step holds weights, gradients, optimizer states and what the forward pass leaves for the backward pass.
+# They are not all there at once, so its peak is a maximum, not a sum. The planner predicts a step of
+# SmolLM2-135M in fp32 on 8,192 tokens, in ten ways. Which terms are small?
 
 # %%
 KINDS = ("weights", "optimizer", "gradients", "activations", "logits", "workspace")
@@ -95,9 +95,9 @@ for name, way in steps.WAYS.items():
     print(f"{name:22}{bill.allocated / GIB:6.2f}{terms}")
 
 # %% [markdown]
-# And where to cut? Checkpoints of $k$ layers keep $L/k$ inputs, $b$ bytes each, and compute one
-# piece of $k$ layers again, $a$ bytes each: $L b / k + k a$, least at $k = \sqrt{L b / a}$. The famous
-# square root of $L$ is the case $a = b$. What is it for a Llama?
+# And where to cut? With a checkpoint every $k$ layers, a step keeps $L/k$ inputs of $b$ bytes each, and
+# computes one piece of $k$ layers again, $a$ bytes each. That is $L b / k + k a$, least at
+# $k = \sqrt{L b / a}$. The famous square root of $L$ is the case $a = b$. What is it for a Llama?
 
 # %%
 shape = MODELS["smollm2-135m"]
@@ -110,9 +110,9 @@ for layers in 16, 32, 80:
     print(f"{layers} layers: {layers**0.5:.1f} a checkpoint if a = b, here {k:.1f}")
 
 # %% [markdown]
-# The model of the run below is smaller: its vocabulary is 256 bytes, not 49,152 words, and it sees far fewer
-# of them a step. **Which way is lowest there? Does gradient accumulation save as much as
-# checkpointing? What does `eval()` save in a forward pass, and what `no_grad`?**
+# The model of the run below is smaller: its vocabulary is 256 bytes, not 49,152 words, and it sees far
+# fewer tokens a step. **Which way has the lowest peak there? Does gradient accumulation save as much as
+# checkpointing? What does `eval()` save in a forward pass, and what does `no_grad`?**
 
 # %%
 my_guess = None  # (way, accumulation as much or not, eval, no_grad)
@@ -120,8 +120,8 @@ my_guess = None  # (way, accumulation as much or not, eval, no_grad)
 # %% [markdown]
 # ### Run
 #
-# A ledger books every tensor's storage as it comes and goes; the planner knows the shape and the
-# options, and nothing of the run. Then each way takes turns with the plain step.
+# A ledger books every tensor's storage as it comes and goes. The planner knows the shape and the options,
+# and nothing of the run. Then the times: each way takes turns with the plain step.
 
 # %% tags=["nbval-ignore-output"]
 size = {"width": pick(cpu=128, gpu=512, tiny=64), "layers": pick(cpu=4, gpu=8, tiny=2)}
@@ -141,8 +141,8 @@ for name in (m for m in ("plain", "AMP", "8-bit Adam") if m in jobs):
     rows.append({"kind": "learned", "way": name, "steps": n, "nats": nats[name]})
 
 # %% [markdown]
-# Deeper and narrower, for checkpoints of $k$ layers. And a forward pass through 12 layers, under the
-# switches of article C's code.
+# Next a deeper and narrower model, with a checkpoint every $k$ layers. Then a forward pass through 12
+# layers, under the switches of article C's code.
 
 # %% tags=["nbval-ignore-output"]
 deep = {
@@ -180,7 +180,7 @@ switches = [{"kind": "forward", "mode": m, "peak": n} for m, n in forwards.items
 results.record(LAB, [*segments, *switches])
 
 # %% [markdown]
-# Two more for the map: attention with its scores written out, which the fused kernel does without
+# Two more points for the map: fused attention against attention with its scores written out
 # ([lab 10](10_operators.ipynb)), and weights under a mask that sets nine in ten to zero.
 
 # %% tags=["nbval-ignore-output"]
@@ -230,12 +230,13 @@ _ = plots.memory_time_plane(results.shown(LAB, plane))
 # %% [markdown]
 # ### Explain
 #
-# The planner met every peak, and named the lowest: another one than for SmolLM2, since with a small
-# vocabulary and few tokens the states weigh more than the logits. Activations are the hill of a plain step,
-# so that what shrinks something else does little until they are gone: fusing the optimizer into backward
-# saves gradients and the step's own copies, which pays once there are checkpoints. Accumulation cuts the
-# same hill by cutting the batch. For a Llama the square root is no advice: a layer keeps so many times its
-# input that one layer a checkpoint is best here.
+# The planner met every peak and named the lowest. It is another way than for SmolLM2: with a small
+# vocabulary and few tokens the states weigh more than the logits.
+#
+# Activations are the hill of a plain step, so cutting something else does little until they are gone.
+# Fusing the optimizer into backward saves gradients and the step's own copies, which pays only once there
+# are checkpoints. Accumulation cuts the same hill by splitting the batch. For a Llama the square root is
+# bad advice: a layer keeps so many times its input that one layer a checkpoint is best here.
 
 # %% tags=["nbval-ignore-output"]
 lowest = min(peaks, key=peaks.get)
@@ -257,8 +258,8 @@ assert peaks["fused backward"] > 0.9 * peaks["plain"]
 assert peaks["checkpointing, fused"] < 0.95 * peaks["checkpointing"]
 
 # %% [markdown]
-# `no_grad` keeps nothing for a backward pass; `eval()` alone keeps everything, since it only tells
-# dropout and batch norm how to behave.
+# `no_grad` keeps nothing for a backward pass. `eval()` alone keeps everything, since it only tells dropout
+# and batch norm how to behave.
 
 # %% tags=["nbval-ignore-output"]
 grad, quiet = forwards["train"], forwards["no_grad"]
@@ -268,8 +269,8 @@ claims.check(
 )
 
 # %% [markdown]
-# Is a step that holds less also a quicker one? Checkpoints compute the forward pass twice, fused attention
-# saves both, masks save neither. So the word "efficiency" needs two numbers.
+# Is a step that holds less also quicker? Checkpoints compute the forward pass twice, fused attention saves
+# both memory and time, and masks save neither. So the word "efficiency" needs two numbers.
 
 # %% tags=["nbval-ignore-output"]
 assert attention[0] < 0.95 * attention[1]
@@ -287,10 +288,10 @@ claims.check("C-5.3", ratios["checkpointing"].lies_in(1.08, 2.2) if saves else F
 #
 # ### Predict
 #
-# torch asks the driver for *segments* and cuts them into *blocks*. **Allocated** are blocks that a
-# tensor has, **reserved** all segments, **fragmented** what is free inside them and useless. The rules,
-# by the model of the allocator that the planner uses (a test reads the constants out of the header
-# that your torch ships):
+# torch asks the driver for *segments* and cuts them into *blocks*. **Allocated** bytes are the blocks that
+# tensors have, **reserved** bytes are all segments, and **fragmented** bytes are free inside the segments
+# but useless. The rules, in the model of the allocator that the planner uses (a test reads the constants
+# from the header that comes with your torch):
 
 # %%
 for asked in 1, 600, MIB, MIB + 1, 9 * MIB, 10 * MIB, 11 * MIB, 43 * MIB:
@@ -301,9 +302,9 @@ for asked in 1, 600, MIB, MIB + 1, 9 * MIB, 10 * MIB, 11 * MIB, 43 * MIB:
     )
 
 # %% [markdown]
-# A server holds Llama-2-13B in NF4 on a 12 GB card. In what is left each request gets its KV cache when
-# it comes, as long as it will become; others end meanwhile. The server never holds more than $0.95$
-# of what is left.
+# A server holds Llama-2-13B in NF4 on a 12 GB card. When a request comes, it gets a KV cache of its full
+# length in what the weights leave; meanwhile others end. The server never holds more than $0.95$ of what is
+# left.
 
 # %%
 shape, card = MODELS["llama-2-13b"], CARDS["rtx-3080-ti"]
@@ -318,8 +319,8 @@ asked = [draw.randrange(100, 900) for _ in range(16)]
 print("tokens of the requests:", *asked[:10], "...")
 
 # %% [markdown]
-# **Will it run out of memory? After how many requests? And when a buffer is reused four times instead of
-# asked for four times, how many copies to the card are saved?**
+# **Will it run out of memory? After how many requests? And if a buffer is reused four times instead of
+# asked for four times, how many copies to the card does that save?**
 
 # %%
 my_guess = None  # (out of memory, after, copies)
@@ -327,8 +328,8 @@ my_guess = None  # (out of memory, after, copies)
 # %% [markdown]
 # ### Run
 #
-# The caches are made on tensors without memory, and what they ask for is a trace. Each tensor is one layer's
-# keys or values. The trace is played into the model twice, as the allocator is by default and with
+# The caches are made on tensors without memory; what they ask for is a trace. Each tensor is one layer's
+# keys or values. The trace is played into the model twice: with the allocator's defaults, and with
 # `PYTORCH_ALLOC_CONF=expandable_segments:True`.
 
 # %%
@@ -361,9 +362,9 @@ words |= {
 results.record(LAB, [*rows, technique("expandable segments", **words)])
 
 # %% [markdown]
-# What a pool saves: the same batch goes four times into new memory and four times into one buffer. Copies
-# are counted as torch dispatches them; memory that had to be asked for, by the system on a CPU (pages
-# that were touched for the first time) and by torch on a GPU (calls of the driver).
+# What does a pool save? The same batch goes four times into new memory and four times into one buffer.
+# Copies are counted as torch dispatches them. Requests for memory are counted on a CPU by the system (pages
+# that were touched for the first time), and on a GPU by torch (calls of the driver).
 
 
 # %% tags=["nbval-ignore-output"]
@@ -395,9 +396,9 @@ results.record(
 )
 
 # %% [markdown]
-# Is the model right? On a card the same kind of trace is recorded by torch itself and held against the
-# model: what it reserves at each request. On a stream of its own, since a freed block serves no other
-# stream: what this lab has left free is not taken.
+# Is the model right? On a card torch itself records the same kind of trace, and the model must reserve as
+# much at each request. This runs on a stream of its own: a freed block serves no other stream, so nothing
+# that this lab has left free is used.
 
 # %% tags=["nbval-ignore-output"]
 apart = [0.0]
@@ -422,9 +423,10 @@ _ = plots.trace_until_death(results.shown(LAB, rows))
 # %% [markdown]
 # ### Explain
 #
-# The error asks for 20 MiB, a segment, for a tensor of a few. Many times that is free inside the segments, in
-# pieces between caches that live. Expandable segments are one stretch of addresses behind which pages
-# are laid and taken away, so that pieces meet; the same trace runs through.
+# The error asks for 20 MiB, a segment, for a tensor of a few. Many times that is free inside the segments,
+# but in pieces between caches that are still in use. Expandable segments are one stretch of addresses, to
+# which memory pages are added and from which they are taken away, so that the pieces meet: the same trace
+# runs through.
 
 # %%
 died, lived = played["default"], played["expandable"]
@@ -435,8 +437,8 @@ print(f"{died.oom.free_inside / died.oom.segment:.1f} times what was asked for w
 assert died.points == trace.replay(entries, left).points, "the same every time"
 
 # %% [markdown]
-# Article C says that a pool reduces the number of transfers. Copies are as many as before; what the pool
-# saves are calls for memory, and it holds more, not less.
+# Article C says that a pool reduces the number of transfers. The number of copies is the same. What the
+# pool saves is calls for memory, and it holds more memory, not less.
 
 # %% tags=["nbval-ignore-output"]
 print(f"copies {copies}, asked for {calls}")
@@ -451,9 +453,9 @@ claims.check("C-3.4a", stands, {"copies": copies, "calls": calls, "times": poole
 #
 # ### Predict
 #
-# The same server again, now in tokens. A request will be 200 to 1,500 tokens long. Who reserves the
-# longest for everyone holds mostly air; who gives one stretch as long as needed leaves gaps; who gives
-# blocks of 16 tokens loses half a block.
+# The same server again, now counted in tokens. A request will be 200 to 1,500 tokens long. Reserving the
+# longest for everyone wastes what shorter ones leave unused; one stretch as long as needed leaves gaps;
+# blocks of 16 tokens lose half a block a request.
 
 # %%
 requests, capacity = paging.traffic(1000), 6500
@@ -464,7 +466,7 @@ lost = sum(-n % 16 for n in lengths) / sum(lengths)
 print(f"blocks of 16: {1 - lost:.3f} of a request's blocks used")
 
 # %% [markdown]
-# And without a budget? Eight users who all decode run out at a step that arithmetic knows:
+# And without a budget? Arithmetic knows at which step eight users who all decode run out:
 
 # %%
 prompts = [r.prompt for r in requests[:8]]
@@ -472,7 +474,7 @@ step = paging.dies_at(prompts, capacity)
 print(f"{sum(prompts)} tokens of prompt, {capacity} in all: step {step}")
 
 # %% [markdown]
-# **When a request is refused, how often would there have been room for it, for each layout? How many of
+# **When a request is refused, how often would there have been room for it, for each layout? And how many of
 # 1,000 requests fail if each is let in only when it fits at its full length?**
 
 # %%
@@ -481,7 +483,7 @@ my_guess = None  # (contiguous, paged, failures)
 # %% [markdown]
 # ### Run
 #
-# Requests come; where one finds no room, running ones end at random until it does.
+# Requests come; if one finds no room, running ones end at random until it does.
 
 # %%
 layouts = {
@@ -509,8 +511,8 @@ alone = paging.serve(paging.Paged(capacity), endless, budget=False)
 print(f"eight users: out of memory at step {alone.oom_step}, predicted {step}")
 
 # %% [markdown]
-# Are blocks exact? Attention reads keys and values through the table, whatever order the blocks lie in. Here the
-# rows are gathered first; a server's kernel reads them in place.
+# Are blocks exact? Attention reads keys and values through the table, in whatever order the blocks lie.
+# Here the rows are gathered first; a server's kernel reads them in place.
 
 # %% tags=["nbval-ignore-output"]
 here = device.here()
@@ -544,7 +546,8 @@ told = technique("paged KV cache", quality="equal but for rounding", **words)
 results.record(LAB, [*rows, told])
 
 # %% [markdown]
-# On a card the budget is real: blocks are taken until torch says no, under a cap, on a new stream again.
+# On a card the budget is tested for real: blocks are taken until torch says no, under a cap, on a new
+# stream again.
 
 # %% tags=["nbval-ignore-output"]
 taken, least, one, here = [], 0, 16 * MIB, device.here()
@@ -570,9 +573,9 @@ _ = plots.room_for_requests(results.shown(LAB, rows))
 # %% [markdown]
 # ### Explain
 #
-# With blocks no request is refused while enough is free, because there is no "in pieces". The advice to
-# manage memory and avoid fragments holds where lengths vary and live long, which is a KV cache; a
-# training step of one shape frees everything and meets no gaps.
+# With blocks no request is refused while enough is free, because free blocks need not lie together. The
+# advice to manage memory and avoid fragments holds where lengths vary and tensors live long, as in a KV
+# cache. A training step of one shape frees everything and meets no gaps.
 
 # %%
 stretch, paged, longest = (
@@ -589,8 +592,8 @@ claims.check(
 )
 
 # %% [markdown]
-# Twelve gigabytes do not keep a program from running out. A budget does, at the price of users who wait: it
-# promises each the longest that it may become.
+# Twelve gigabytes do not keep a program from running out. A budget does, because it reserves each request's
+# full length; the price is that users wait.
 
 # %%
 assert alone.oom_step == step, "arithmetic knows the step"
@@ -604,7 +607,7 @@ claims.check(
 #
 # ### Predict
 #
-# Every number in torch's message decides something. This is one as people post it:
+# Every number in torch's message helps you decide. Here is one that people post:
 
 # %%
 POSTED = (
@@ -616,8 +619,8 @@ for name, value in vars(clinic.read(POSTED)).items():
     print(f"{name:12} {value if value is None else f'{value / MIB:,.0f} MiB'}")
 
 # %% [markdown]
-# Process 12447 is the program itself, known by another number outside its container: 14.83 GiB are what
-# torch holds, allocated or not, and the rest is CUDA's own.
+# Process 12447 is the program itself, known by another number outside its container. Its 14.83 GiB are what
+# torch holds, allocated or not, and what CUDA needs for itself.
 
 # %% [markdown]
 # Seven programs follow, each with one fault that ends it. **Which of them end in the forward pass, which in
@@ -629,8 +632,8 @@ my_guess = None  # program -> where
 # %% [markdown]
 # ### Run
 #
-# Each is a function of what is to be done right; it says where it is, as a traceback would. First
-# what training gets wrong.
+# Each is a function that does its work right or wrong, as asked, and says at which line it is, as a
+# traceback would. First what training gets wrong.
 
 
 # %%
@@ -757,9 +760,10 @@ for program, death in deaths.items():
 # %% [markdown]
 # ### Explain
 #
-# Read it in this order. Do other processes hold much? Is as much unallocated as was asked for: pieces. Is one
-# request a large part of the card: find that tensor; its size in bytes is printed. Else the card is full,
-# and the text cannot say of what: see whether it grew from step to step, and at which line it ended.
+# Read a message in this order. Do other processes hold much? Is as much unallocated as was asked for? Then
+# free memory is in pieces. Is one request a large part of the card? Then find that tensor: its size in
+# bytes is printed. Otherwise the card is full, and the text cannot say of what: see whether memory grew
+# from step to step, and at which line the program ended.
 
 # %%
 for program, death in deaths.items():
@@ -774,9 +778,9 @@ assert len(deaths[large_batch].levels) == 1
 # %% [markdown]
 # ## Your turn
 #
-# **1. Predict.** Llama-2-13B is trained in bf16 with AdamW in bf16, batch 1 and 2,048 tokens. Checkpoints,
-# 8-bit states, or the optimizer fused into backward: which single one saves most? Say `"checkpointing"`,
-# `"adamw8bit"` or `"in_backward"`.
+# **1. Predict.** Llama-2-13B is trained in bf16 with AdamW in bf16, batch 1 and 2,048 tokens. Which of
+# these saves most on its own: checkpoints, 8-bit states, or the optimizer fused into backward? Say
+# `"checkpointing"`, `"adamw8bit"` or `"in_backward"`.
 
 # %%
 my_choice = None
@@ -799,8 +803,8 @@ print(
 )
 
 # %% [markdown]
-# **2. Predict.** A tensor of 11 MiB is freed. Which of these does its segment serve without asking the
-# driver: 12 MiB, 11 MiB, 10 MiB, 1.5 MiB, 1 MiB?
+# **2. Predict.** A tensor of 11 MiB is freed. Which of these requests does its segment serve without asking
+# the driver: 12 MiB, 11 MiB, 10 MiB, 1.5 MiB, 1 MiB?
 
 # %%
 my_sizes = None  # a list of MiB
@@ -819,8 +823,8 @@ assert my_sizes is None or sorted(my_sizes) == sorted(served), (
 print(*served)
 
 # %% [markdown]
-# **3. Decide.** Blocks of 16 tokens lose half a block a request. What is the largest block, a power of two, that
-# still uses 0.95 of what it holds for the 1,000 requests above?
+# **3. Decide.** Blocks of 16 tokens lose half a block a request. What is the largest block, a power of two,
+# of which the 1,000 requests above still use 0.95?
 
 # %%
 my_block = None
@@ -837,6 +841,6 @@ assert my_block in (None, largest), (
 print(f"{largest}: {used[largest]:.3f} used")
 
 # %% [markdown]
-# **Takeaway:** a peak is a maximum: find the hill, and cut that one. Memory saved is no time saved unless something
-# larger fits. And an out-of-memory error is arithmetic: its text says whether bytes were missing, or
-# only lay in pieces.
+# **Takeaway:** a peak is a maximum: find the hill, and cut that. Saved memory saves no time unless
+# something larger then fits. And an out-of-memory error is arithmetic: its text says whether bytes were
+# missing or only lay in pieces.
