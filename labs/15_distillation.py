@@ -83,8 +83,8 @@ RECORDED = bool(os.environ.get("GPULAB_RECORD"))  # then with more seeds, and lo
 #
 # ### Predict
 #
-# A label says *three*. A teacher's outputs say *three, and a little like a five*. A temperature
-# T above 1 makes that second part louder:
+# A label says *three*. A teacher's outputs say *three, and a little like a five*. A temperature T
+# above 1 gives that second part more weight:
 
 # %%
 outputs = torch.tensor([8.0, 4.0, 1.0])  # of a teacher that is sure
@@ -93,8 +93,8 @@ for t in 1, 2, 4:
     print(f"T = {t}: {told[0]:.3f} {told[1]:.3f} {told[2]:.3f}")
 
 # %% [markdown]
-# The student's outputs are divided by T too, and that shrinks the gradient. By how much? Here
-# is the gradient of a student that says nothing yet, and the same times T squared:
+# The student's outputs are divided by T too, and that shrinks the gradient. By how much? Here is
+# the gradient of a student whose outputs are all zero, and the same times T squared:
 
 # %%
 for t in 1, 4, 16:
@@ -105,13 +105,13 @@ for t in 1, 4, 16:
     print(f"T = {t}: {pull:.4f}, times T squared {t * t * pull:.2f}")
 
 # %% [markdown]
-# It falls faster than T, so Hinton's loss carries a factor of T squared. With it the pull tends
-# to the centred output over the number of classes, here (8 - 13 / 3) / 3 = 1.22: at a high T the
-# student matches *logits*.
+# The gradient falls faster than T grows, so Hinton's loss carries a factor of T squared. With that
+# factor it tends to the centred output over the number of classes, here (8 - 13 / 3) / 3 = 1.22. So
+# at a high T the student matches *logits*.
 #
-# A teacher with 256 hidden units has seen 4,000 labelled digits. A student has 32 or only 4
-# hidden units. **Which of these does a teacher help: a student with 100 labels, one with 800
-# labels and 4 hidden units, one whose teacher has seen the same 100 labels and no more?**
+# A teacher with 256 hidden units has seen 4,000 labelled digits. A student has 32 or only 4 hidden
+# units. **Which of these students does a teacher help: one with 32 hidden units and 100 labels, one
+# with 4 hidden units and 800 labels, one whose teacher has seen only the same 100 labels?**
 
 # %%
 my_guess = None  # (helps, helps, helps)
@@ -119,9 +119,9 @@ my_guess = None  # (helps, helps, helps)
 # %% [markdown]
 # ### Run
 #
-# One run proves nothing here: two seeds can differ by as much as two methods. So every network is
-# trained several times at once, and each pair (with teacher, without) starts from the same
-# weights, with the same labels.
+# One run proves nothing here, because two seeds can differ by as much as two methods. So every
+# network is trained several times at once, and each pair (with and without a teacher) starts from
+# the same weights, with the same labels.
 
 # %% tags=["nbval-ignore-output"]
 here = device.here()
@@ -153,8 +153,8 @@ for labels, places in {4000: every, 100: few[100]}.items():
     taught[labels] = hidden, logits, distilling.accuracy(model, test_x, test_y)
 
 # %% [markdown]
-# A student matches the teacher's logits at T, or its hidden layer through a linear map that
-# learns too (features, beside the labels). "All images" are the 4,000, without their labels.
+# A student matches the teacher's logits at T, or its hidden layer through a linear map that learns
+# too (features, beside the labels). "All images" are the 4,000 images, used without their labels.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -218,10 +218,10 @@ _ = plots.accuracy_by_width(results.shown(LAB, rows))
 # %% [markdown]
 # ### Explain
 #
-# The teacher helps with what the *student lacks*. With 100 labels that is knowledge, and the
-# teacher has it: its outputs help, and most of all where it is asked about images that nobody
-# labelled. With 4 hidden units it is room: matching the logits at T = 4 shows no gain, it may even
-# do harm. A teacher that has seen the same 100 labels knows next to nothing more.
+# Ask what the *student lacks*. With 100 labels it lacks knowledge, and the teacher has it. Its
+# outputs help, most of all when it is asked about images that nobody labelled. With 4 hidden units
+# the student lacks room: matching the logits at T = 4 shows no gain and may even do harm. A teacher
+# that has seen the same 100 labels knows next to nothing more.
 
 # %% tags=["nbval-ignore-output"]
 helped, half = gain(32, 100, 4000, "logits", 4)
@@ -234,8 +234,9 @@ assert no_room < spread, "four hidden units: no gain shown"
 assert same < helped / 2, "the teacher knows no more than the student"
 
 # %% [markdown]
-# And the article's promise, high accuracy (保持较高的准确率)? No worse than the student alone (at
-# the narrowest a tie), no better than the teacher, and the smaller the student the farther off.
+# And the article's promise of high accuracy (保持较高的准确率)? The taught student is no worse than the
+# student alone (the narrowest ties) and no better than the teacher. The smaller it is, the farther
+# it stays below the teacher.
 
 # %% tags=["nbval-ignore-output"]
 above, below, gaps = [], [], []
@@ -254,8 +255,9 @@ claims.check("C-3.3b", all(above) and all(below) and gaps[0] > 2 * gaps[-1], fou
 #
 # ### Predict
 #
-# Now a language model as the teacher. A student with layers taken out keeps the teacher's other
-# weights. One from scratch has the same shape and random weights. How much smaller is it?
+# Now the teacher is a language model. A pruned student loses layers and keeps the teacher's other
+# weights. A student from scratch has the same shape and random weights. How much smaller are they
+# than the teacher?
 
 # %%
 whole = MODELS["smollm2-135m"]
@@ -265,12 +267,12 @@ for gone in 2, 15:
     print(f"{gone} of {whole.layers} layers less: {small.params:,} parameters, {share:.2f}")
 
 # %% [markdown]
-# Half the layers are not half the parameters: the embedding stays. Each student gets the same
-# budget, a handful of steps on the same text (Python's help topics, which the teacher has not
-# been tuned to), and learns from the next token in it (labels) or from the teacher's logits.
+# Half the layers are not half the parameters, because the embedding stays. Each student gets the
+# same budget, a handful of steps on the same text (Python's help topics, to which the teacher was
+# not tuned). It learns from the next token of the text (labels) or from the teacher's logits.
 #
-# **Order them by perplexity on text that none learned from: scratch or pruned start, labels or
-# teacher. And does the best of them come to the teacher, or below it?**
+# **Order the four students by perplexity on text that none learned from: scratch or pruned start,
+# labels or teacher. And does the best of them reach the teacher's perplexity, or go below it?**
 
 # %%
 my_guess = None  # (best ... worst; below the teacher?)
@@ -278,7 +280,7 @@ my_guess = None  # (best ... worst; below the teacher?)
 # %% [markdown]
 # ### Run
 #
-# Without SmolLM2, and in a quick check, a small model of bytes that is trained here is the teacher.
+# Without SmolLM2, and in a quick check, the teacher is a small model of bytes that is trained here.
 
 # %% tags=["nbval-ignore-output"]
 try:
@@ -299,8 +301,8 @@ train, held_out = lm.train.to(here.device).split([n_train, n_held])  # [n, time]
 of_teacher = language.perplexity(teacher, test)
 
 # %% [markdown]
-# Which layers? Those that change what passes through them least: the angle between what goes in
-# and what comes out. (Chapter 14 holds this score against others.)
+# Which layers are taken out? Those that change least what passes through them, by the angle between
+# what goes in and what comes out. (Chapter 14 tests this score.)
 
 
 # %% tags=["nbval-ignore-output"]
@@ -320,7 +322,8 @@ ways = {"labels": None, "teacher": stored}
 
 
 # %% [markdown]
-# One student. Logits are softened by T = 2. From scratch the rate is 1e-3, whatever the loss.
+# This trains one student. Logits are softened by T = 2. From scratch the learning rate is 1e-3,
+# whatever the loss.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -345,10 +348,10 @@ def arm(start, source, seed=0, lr=None, score=test):
 
 
 # %% [markdown]
-# Each loss may want a rate of its own, and one picked on the test text flatters its score. So
-# both losses try the same four, and the student is judged on windows that no student learns from
-# and no score is read from. That takes eight students, so a recording chooses; elsewhere the
-# rates above hold, which are those that a recording chose.
+# Each loss may need a rate of its own, and a rate picked on the test text would flatter the score.
+# So both losses try the same four rates, judged on windows that are used neither for training nor
+# for the scores. That takes eight students, so only a recording does it. Other runs use the rates
+# above, which a recording chose.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -389,8 +392,8 @@ for gone in fewer:
 del made, pruned
 
 # %% [markdown]
-# The teacher was not tuned to this text either. Recorded only: it first gets the same steps on
-# it itself, then it teaches.
+# The teacher was not tuned to this text. So in a recording we also train it with the same steps
+# first, and then let it teach.
 
 # %% tags=["nbval-ignore-output"]
 if RECORDED:
@@ -416,11 +419,11 @@ _ = plots.perplexity_by_start(results.shown(LAB, rows))
 # %% [markdown]
 # ### Explain
 #
-# The start decides: weights that somebody trained for months are worth more than any loss that
-# a handful of steps can minimise. From there labels mend most of what the pruning broke, for they
-# teach this text too. Logits change little in so few steps, for better with one seed and for
-# worse with another: they lead to where the teacher is, and it was not tuned to this text.
-# The cure is known from practice: train the teacher on the text a little, then let it teach.
+# The start decides: trained weights are worth more than any loss that a handful of steps can
+# minimise. From the pruned start, labels repair most of what the pruning broke, because they teach
+# this text too. Logits change little in so few steps, for better with one seed and for worse with
+# another. They lead to where the teacher is, and it was not tuned to this text. The cure is known
+# from practice: train the teacher on the text a little, then let it teach.
 
 # %% tags=["nbval-ignore-output"]
 start, one = fewer[0], 0
@@ -437,9 +440,9 @@ assert mended["teacher"] > 0.97 * of_teacher, "no better than who teaches"
 #
 # ### Predict
 #
-# A teacher that runs beside the student (online) is there with all its weights. A teacher whose
-# outputs were stored is not there at all. A 13B teacher and a student of 1.1B with the same
-# vocabulary, on a 12 GB card, by the planner:
+# A teacher that runs beside the student (online) holds all its weights in memory. A teacher whose
+# outputs were stored holds none. By the planner, for a 13B teacher and a student of 1.1B with the
+# same vocabulary on a 12 GB card:
 
 # %%
 card, GIB = CARDS["rtx-3080-ti"], 2**30
@@ -456,8 +459,8 @@ for what, n in bills.items():
     print(f"{what}: {n / GIB:.1f} GiB, fits: {n <= card.usable_bytes()}")
 
 # %% [markdown]
-# Stored means written down: a number for each word of the vocabulary, at each token. Or only the
-# k largest, each with its place.
+# A stored teacher is a file: one number for each word of the vocabulary, at each token. Or only the
+# k largest, each with its place:
 
 # %%
 vocab = MODELS["smollm2-135m"].vocab
@@ -466,8 +469,8 @@ for k in 1, 8, 64, vocab:
     print(f"{k:6} of {vocab} logits: {n:6} bytes a token, {n * 1e6 / 1e9:.3f} GB a million")
 
 # %% [markdown]
-# **By how many bytes does a step grow with the teacher beside, and with its logits from a file?
-# What share of its probability lies in the 8 largest logits?**
+# **By how many bytes does a step grow with the teacher beside the student, and with its logits from
+# a file? What share of the teacher's probability lies in the 8 largest logits?**
 
 # %%
 my_guess = None  # (bytes, bytes, share)
@@ -475,7 +478,8 @@ my_guess = None  # (bytes, bytes, share)
 # %% [markdown]
 # ### Run
 #
-# Three bills of the same step, each with a fresh student, and none of them timed.
+# We measure the memory of the same step three times, each with a fresh student. These steps are not
+# timed.
 
 # %% tags=["nbval-ignore-output"]
 width, layers = pick(cpu=(512, 6), gpu=(2048, 16), tiny=(256, 4))
@@ -520,7 +524,8 @@ saves = compare(step_of(filed)[2], step_of(online)[2])
 print({what: round(n / told[what], 3) for what, n in peaks.items()})
 
 # %% [markdown]
-# And the file: the logits of the teacher above, the k largest of each token, written and weighed.
+# Now the file. We write the k largest logits of each token, from the language model above, and
+# measure its size.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -559,10 +564,10 @@ _ = plots.kept_by_bytes(results.shown(LAB, files))
 # %% [markdown]
 # ### Explain
 #
-# The article says that distillation carries knowledge over and lowers complexity (降低模型复杂度).
-# The student is smaller; the *training* is not, unless the teacher's outputs were stored first,
-# on a machine that holds it. A few logits a token keep most of what it said. What they leave out
-# is its doubt: scaled up to sum to one they are biased, and can make the student too sure.
+# The article says that distillation carries knowledge over and lowers complexity (降低模型复杂度). The
+# student is smaller. The *training* is not, unless the teacher's outputs were stored first, on a
+# machine that holds it. A few logits a token keep most of the teacher's probability. They leave out
+# its doubt: scaled up to sum to one they are biased, and can make the student too sure.
 
 # %% tags=["nbval-ignore-output"]
 assert 0.7 < mass[64] < 1.001, mass
@@ -576,8 +581,9 @@ claims.check("C-3.3a", smaller and all(0.9 < r < 1.1 for r in ratios.values()), 
 #
 # ### Predict
 #
-# Each takes its share of the bytes, and shares multiply. Two layers of thirty are gone, and of
-# the linears in 16 bit 4 are left, with a scale and an offset in 16 bit for each 64 weights:
+# Each technique leaves a share of the bytes, and the shares multiply. Two layers of thirty are
+# gone. The linear layers go from 16 bits to 4, with a scale and an offset in 16 bit for each 64
+# weights:
 
 # %%
 shape = MODELS["smollm2-135m"]
@@ -593,11 +599,11 @@ for what, s, bits in (
     print(f"{what:20} {n / 1e6:6.1f} MB, {n / as_loaded:.3f} of the model as loaded")
 
 # %% [markdown]
-# SmolLM2 decoded from Q4_1 lies on a 4-bit grid of 32 weights. To write it at that group again
-# would cost next to nothing and prove nothing (same grid), so the group here is 64.
+# SmolLM2 decoded from Q4_1 lies on a 4-bit grid with groups of 32 weights. Writing it with that
+# group again would cost next to nothing and prove nothing (same grid), so the group here is 64.
 #
-# **Which of the three costs the most quality? And how many times as fast as the model as loaded
-# does a token pass the weights that are left?**
+# **Which of the three techniques costs the most quality? And how many times as fast as in the model
+# as loaded does a token pass the weights that are left?**
 
 # %%
 my_guess = None  # (technique, times as fast)
@@ -605,7 +611,7 @@ my_guess = None  # (technique, times as fast)
 # %% [markdown]
 # ### Run
 #
-# Every row is scored with the values that its format leaves, computed in fp32.
+# Every variant is scored in fp32, with the values that its format leaves.
 
 # %% tags=["nbval-ignore-output"]
 four = "nf4" if here.is_gpu else "int4"  # torch's int4 on CUDA wants rows of 128
@@ -632,7 +638,7 @@ for what, (some, name) in progress(recipes.items(), "formats"):
 del written, untrained
 
 # %% [markdown]
-# And the pass of one row through all weights, in turns with the model as loaded.
+# Then we time the pass of one row through all weights, in turns with the model as loaded.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -655,7 +661,7 @@ for told in rows:
 rows.append({"kind": "thinner", "time_ratio": thinner.value})
 
 # %% [markdown]
-# What these techniques gave and took goes to the page that says what to try first.
+# These rows go to the page on what to try first.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -720,9 +726,9 @@ for run in results.shown(LAB, rows):
 # %% [markdown]
 # ### Explain
 #
-# The bytes are what the count foretold: shares multiply. Most of them go by the bits, a few by
-# the layers. int8 costs nothing that shows. The embedding, still in 16 bit, is by now the largest
-# single piece: it is what keeps a small model from shrinking further.
+# The bytes are what the count predicted: shares multiply. Fewer bits save most of them, fewer
+# layers a few. int8 costs no quality that shows. The embedding, still in 16 bit, is now the largest
+# single piece. It keeps a small model from shrinking further.
 
 # %% tags=["nbval-ignore-output"]
 linears = sum(p.numel() for p in student_lm.model.layers.parameters() if p.dim() == 2)
@@ -740,8 +746,8 @@ assert thinner.lies_in(0.6, 1.15) is not False, thinner
 # %% [markdown]
 # ## Your turn
 #
-# **1. Measure.** Five seeds gain 0.02, -0.01, 0.03, 0.01 and 0.00. Is that a gain? Give half of
-# the $95$ % interval of the mean.
+# **1. Measure.** Five seeds gain 0.02, -0.01, 0.03, 0.01 and 0.00. Is that a gain? Give half the
+# width of the $95$ % interval of the mean.
 
 # %%
 my_half = None  # your answer
@@ -753,8 +759,8 @@ print(f"{mean:.3f} +- {half:.3f}: no gain is shown")
 
 # %% [markdown]
 # **2. Count.** You distil from a 13B teacher with a vocabulary of 32,000, over 50 million tokens,
-# and have 100 GB of disk. How many of the largest logits a token can you store, with 2 bytes for
-# each and 2 for its place (32,000 fit in 16 bit)?
+# and have 100 GB of disk. How many of the largest logits can you store for each token, with 2 bytes
+# for the logit and 2 for its place (32,000 fits in 16 bit)?
 
 # %%
 my_k = None  # your answer
@@ -791,6 +797,5 @@ assert abs(float(distilling.soft_loss(a, b, 3.0) - loss_of(a, b, 3.0))) < 1e-5
 print("matches the logits at a high T")
 
 # %% [markdown]
-# **Takeaway:** ask what the student lacks. Knowledge a teacher can give, room it cannot. Start
-# from the teacher's own weights, store its outputs so that it need not be there, and quantize
-# last.
+# **Takeaway:** ask what the student lacks: a teacher can give knowledge, but not room. Start from
+# the teacher's own weights, store its outputs so that it need not be in memory, and quantize last.
