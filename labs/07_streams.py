@@ -108,7 +108,7 @@ my_guess = None  # (the value of an output, "yes" or "no")
 # %% [markdown]
 # ### Run
 #
-# No GPU is needed to see where data goes. The emulator keeps a queue for each stream, and memory
+# You need no GPU to see where the data goes. An emulator keeps a queue for each stream, and memory
 # that nobody wrote holds NaN. It runs the text above, as printed.
 
 
@@ -137,9 +137,9 @@ for name, source in {"as printed": sample, "one word repaired": repaired}.items(
     print(f"{name}: {wrong[name]} of {len(outputs)} outputs wrong, {nans} of them NaN")
 
 # %% [markdown]
-# The rest of the article's promise: in one stream work is done in order, and
+# Now the rest of the article's promise: in one stream work is done in order, and
 # `cudaStreamSynchronize` waits. The emulator lets streams take turns in a different order for
-# each seed; beside it the same kernel in *another* stream, which nothing holds back.
+# each seed. For comparison the same kernel also runs in *another* stream, where nothing holds it back.
 
 
 # %%
@@ -160,7 +160,7 @@ print(
 )
 
 # %% [markdown]
-# What does the sample leave out? Count in its text; and let it run where there is no GPU.
+# What does the sample leave out? Count in its text, and run it as if there were no GPU.
 
 # %%
 found = calls(sample)
@@ -175,8 +175,8 @@ print(counts, "undeclared:", *undeclared(sample))
 print(f"without a GPU {len(found)} calls return {set(statuses)}, and nobody asks")
 
 # %% [markdown]
-# Compilers have a say too. NVRTC compiles kernels alone, without a GPU or NVIDIA's toolkit; it
-# comes as a package for Linux and Windows. `nvcc` builds the whole program. Where one is missing
+# What do compilers say? NVRTC compiles kernels alone, without a GPU or NVIDIA's toolkit; it
+# comes as a package for Linux and Windows. `nvcc` builds the whole program. If one is missing,
 # the cell says so and goes on.
 
 # %% tags=["nbval-ignore-output"]
@@ -201,8 +201,8 @@ results.record(LAB, [{"kind": "program", "ran": ran}])
 assert device.here().is_gpu or [status for status, _ in ran] in ([], [0, 1]), ran
 
 # %% [markdown]
-# On a GPU the next cell moves the same data by torch: a hundred times a long copy and its work in
-# one stream, then the sample's data flow. It would show what the emulator showed.
+# On a GPU the next cell moves the same data with torch: a hundred times a long copy and its work in
+# one stream, then the sample's data flow. It should show what the emulator showed.
 
 # %% tags=["nbval-ignore-output"]
 here, right, lost = device.here(), 100, 1.0
@@ -236,10 +236,10 @@ for work in gpu.done:
 # %% [markdown]
 # ### Explain
 #
-# The copies go to `d_output`, the kernels read `d_input`. Every output is $2 \times$ NaN $+ 1$, and
-# the data that had been copied is overwritten unread. One word repairs it. A pointer is a
-# pointer: no compiler warns. The order within a stream is as the article says; it cannot help a
-# kernel that reads the wrong buffer.
+# The copies go to `d_output`, but the kernels read `d_input`. So every output is $2 \times$ NaN
+# $+ 1$, and the copied data is overwritten before anything reads it. Changing one word repairs it.
+# No compiler warns, since both are pointers to float. The order within a stream is as the article
+# says, but it cannot help a kernel that reads the wrong buffer.
 
 # %% tags=["nbval-ignore-output"]
 assert lost == 1, lost
@@ -252,8 +252,8 @@ claims.check(
 claims.check("A-3.4e", counts["undeclared names"] > 0, {"counts": counts, "ran": ran})
 
 # %% [markdown]
-# Nor is it a whole program: names, memory, the way back and the end are missing, and since no
-# status is looked at, a machine without a GPU ends it without a word.
+# Nor is it a whole program: declarations, memory, the copy back and the clean-up are missing. And
+# since no status is checked, on a machine without a GPU it ends without a word.
 
 # %%
 assert list(counts.values()) == [10, 0, 0, 0], counts
@@ -265,9 +265,10 @@ assert 0 not in statuses, statuses
 # ### Predict
 #
 # A GPU has engines for copies (`asyncEngineCount` of them) and the SMs for kernels. Let each do one
-# job at a time. Cut the work into $n$ chunks, and chunk 2 is copied while chunk 1 is computed.
-# For equal stages the law is $2n/(n+1)$, and $3n/(n+2)$ with a copy back. The engine model plays
-# it through, job by job:
+# job at a time. Cut the work into $n$ chunks: chunk 2 is copied while chunk 1 is computed.
+# For equal stages the law is $2n/(n+1)$, and $3n/(n+2)$ with a copy back. The engine model works it
+# out, job by job. With one copy engine, the work is issued chunk by chunk (depth) or stage by stage
+# (breadth):
 
 # %%
 print("chunks  copy+work   law  and back   law  one copy engine: depth, breadth")
@@ -283,7 +284,7 @@ for n in 1, 2, 4, 16:
 
 # %% [markdown]
 # The article's two halves are four jobs. Let each take one unit, and run the repaired text
-# through the model. Two more tables: stages of unequal length, and where it ends.
+# through the model. The lines below that are the law for equal and for unequal stages.
 
 # %%
 issued = [c for c in calls(repaired) if c.is_launch or "Async" in c.what]
@@ -299,9 +300,9 @@ for a, b in (1, 1), (1, 5), (10, 1):
     )
 
 # %% [markdown]
-# Now for real. On a CPU the copy is a read from a file into a buffer, the work a sine of
-# it; a second thread reads the next chunk meanwhile (torch and `readinto` let it: they give up
-# Python's lock). **With eight chunks, how many times as long is the calling thread busy when
+# Now for real. On a CPU the copy is a read from a file into a buffer, and the work is a sine of
+# that buffer. A second thread reads the next chunk meanwhile, since torch and `readinto` release
+# Python's lock. **With eight chunks, how many times as long is the calling thread busy when
 # nobody reads for it?**
 
 # %%
@@ -311,8 +312,8 @@ my_guess = None
 # ### Run
 
 # %% [markdown]
-# The work is made as long as the copy. The prediction reads two times, each measured alone: with
-# a reader the caller copies the first chunk itself, then only works.
+# The next cell makes the work as long as the copy. The prediction rests on two times, each measured
+# alone: with a reader, the caller copies the first chunk itself and then only works.
 
 # %% tags=["nbval-ignore-output"]
 here, stages = device.here(), Stages(piece_bytes=pick(cpu=2**22, gpu=2**12, tiny=2**12))
@@ -331,8 +332,8 @@ for n in () if here.is_gpu else progress(predicted, "chunks"):
         saved, met = own, [Ratio(own.value / predicted[n], own.aa)]
 
 # %% [markdown]
-# One run with a clock in its hand: which thread did what, and when? No work starts before its copy
-# has ended. First what the model predicts, in the same unit.
+# Now watch one run: which thread did what, and when? No work may start before its copy has ended.
+# First, what the model predicts, in the same unit.
 
 # %%
 drawn = bars("predicted, 4 chunks", timeline(chunked(4, 1, 1)))
@@ -350,8 +351,8 @@ for s in () if here.is_gpu else watched:
     drawn.append({"kind": "span", "case": "measured"} | s | scaled)
 
 # %% [markdown]
-# On a GPU the same with two streams. A side stream of torch does *not* wait for the current one by
-# itself, nor the other way round: `wait_stream` says both. The profiler then tells what ran when.
+# On a GPU, do the same with two streams. A side stream of torch does *not* wait for the current one
+# by itself, nor the current one for it: `wait_stream` makes them. The profiler tells what ran when.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -438,14 +439,14 @@ for run in results.shown(LAB, rows):
 # %% [markdown]
 # ### Explain
 #
-# A second worker takes the copies off the first; what is left is the first chunk's. A CPU
-# is judged by the caller's own time, which falls where somebody else reads. (The host's
-# clock, hollow in the figure, also counts what neighbours take of the cores.) The band is
-# wide, for the two threads share a memory, and a thread costs something to wake. On a GPU
+# A second worker takes over all copies but the first chunk's. On a CPU the check looks at the
+# caller's own time, which falls when somebody else reads. (The host's clock, hollow in the
+# figure, also counts the time that other programs take on the cores.) The check allows a wide
+# band, because the two threads share one memory and waking a thread takes time. On a GPU
 # the profiler must also have seen the copies take turns.
 #
 # The article's two halves save one unit of four: both copies go the same way, so they take
-# turns, and all that overlaps is copy 2 with kernel 1.
+# turns, and only copy 2 and kernel 1 overlap.
 
 # %% tags=["nbval-ignore-output"]
 assert all(ratio.lies_in(0.65, 1.35) is not False for ratio in met), met
@@ -466,9 +467,10 @@ claims.check(
 #
 # ### Predict
 #
-# A kernel that fills the SMs leaves no room for another. How full? A grid has blocks, an SM
-# holds so many threads at once. Three kernels on three cards (threads alone: registers and
-# shared memory can only make a block larger):
+# A kernel that fills the SMs leaves no room for another. How full is a card? A kernel's grid
+# consists of blocks of threads, and an SM holds only so many threads at once. Here are three
+# kernels on three cards. (This counts threads alone; with registers and shared memory a block can
+# only take more.)
 
 # %%
 grids = {"softmax of one row": 1, "softmax of 64 rows": 64, "matmul of 4096": 32 * 32}
@@ -507,7 +509,7 @@ for name, times in losing.items():
     print(f"{name}: {times:.2f}")
 
 # %% [markdown]
-# Pinned memory is the driver's to give. What does this machine say?
+# Only a driver can pin memory. What does this machine say?
 
 # %% tags=["nbval-ignore-output"]
 try:
@@ -516,8 +518,8 @@ except RuntimeError as error:
     print(f"no pinned memory here: {error}".splitlines()[0])
 
 # %% [markdown]
-# On a GPU the next two cells time it: the pipeline with a copy back from pageable memory against
-# pinned, and two kernels in two streams against one.
+# On a GPU the next two cells time this: the pipeline with a copy back, from pageable memory against
+# pinned, and two kernels in two streams against one stream.
 
 # %% tags=["nbval-ignore-output"]
 pageable = pageable_copy = moved = None
@@ -577,11 +579,12 @@ for run in results.shown(LAB, lost_rows):
 # ### Explain
 #
 # Full kernels gain nothing from streams: the second waits for the first one's blocks to leave.
-# In the model pageable memory makes the host wait (a driver may): it issues nothing meanwhile, and
-# a copy back waits for its kernel. CUDA's default stream waits for all others and lets all wait: no copy runs beside a
-# kernel, all that is left is copies in two directions. (torch's side streams are made
-# non-blocking, so there it is the opposite trap: nobody waits unless told.) One copy engine serves
-# both ways, in the order of issue: issued stage by stage, part of it comes back.
+# In the model pageable memory makes the host wait, as a driver may: meanwhile the host issues
+# nothing, and a copy back waits for its kernel. CUDA's default stream waits for all others, and
+# they wait for it: no copy runs beside a kernel, and only copies in two directions overlap. (torch
+# makes its side streams non-blocking, so its trap is the opposite: no stream waits unless you tell
+# it to.) One copy engine serves both directions in the order of issue: if you issue stage by stage,
+# part of the overlap comes back.
 
 # %%
 assert losing["full kernels, two streams"] == 1 < losing["small kernels, two streams"]
@@ -610,8 +613,8 @@ claims.check(
 # ### Predict
 #
 # torch's allocator hands a freed block out again at once, *on the stream it came from*: there the
-# order protects it. Another stream may still read it. In the model: `x` is filled on stream
-# `main`, read on stream `side`, freed, and its block filled anew on `main`.
+# order protects the data. But another stream may still be reading it. In the model, `x` is filled
+# on stream `main`, read on stream `side` and freed; then its block is filled anew on `main`.
 
 
 # %%
@@ -654,8 +657,8 @@ for remedy in "nothing at all", "wait for the fill", "record_stream", "event":
     print(f"{remedy}: {how} of 100 wrong, block handed out again in {sum(again)}")
 
 # %% [markdown]
-# On a GPU: a side stream is kept busy, then reads `x`; `x` is deleted and a tensor of its size is
-# made. Does it get the same address?
+# On a GPU the next cell keeps a side stream busy before it reads `x`. Meanwhile `x` is deleted and
+# a tensor of its size is made. Does that get the same address?
 
 # %% tags=["nbval-ignore-output"]
 kept = None
@@ -696,10 +699,10 @@ for remedy, seen in orders.items():
 # %% [markdown]
 # ### Explain
 #
-# Two orders are to be told. The reader waits for the fill: without, it may read what nobody wrote.
-# And the next owner of the block waits for the reader: by `record_stream` (the allocator keeps the
-# block until that stream is through) or by an event (the block comes back at once, and the new fill
-# waits). The event is free of surprises; `record_stream` is for a tensor that you give away.
+# You must tell torch two orders. The reader waits for the fill; otherwise it may read what nobody
+# wrote. And the next owner of the block waits for the reader: by `record_stream` (the allocator
+# keeps the block until that stream is done) or by an event (the block comes back at once, and the
+# new fill waits). An event brings no surprises; `record_stream` is for a tensor that you give away.
 
 # %% tags=["nbval-ignore-output"]
 assert min(orders["nothing at all"]["wrong"], orders["wait for the fill"]["wrong"]) > 0, (
@@ -726,8 +729,9 @@ assert my_gain is None or abs(my_gain - at_best) < 0.02, (
 print(f"{at_best:.2f}, and {law(10**6, 2, 3):.2f} with ever more chunks")
 
 # %% [markdown]
-# **2. Repair.** Here the copies have a stream of their own. Which call makes the outputs right in
-# every order? Write the line that stands for the comment, in the emulator's terms.
+# **2. Repair.** Here the copies have a stream of their own, `copies`, and the kernels another,
+# `kernels`. Which calls between copy and kernel make the outputs right in every order? Write them
+# as a function of the emulator `gpu`.
 
 # %%
 my_lines = None  # a function of gpu, called between copy and kernel
