@@ -98,8 +98,9 @@ for name in "rtx-3060-12gb", "rtx-3080-ti", "rtx-4070-ti", "rtx-5070", "rtx-a500
     )
 
 # %% [markdown]
-# Is that how sheets come about, or chance? The same three products for the whole table (HBM
-# is rated in rounded figures; AMD's RDNA 3 counts two operations where others count one):
+# Do sheets really come about like this, or is it chance? Here are the same products for the
+# whole table (HBM is rated in rounded figures; AMD's RDNA 3 counts two operations where others
+# count one):
 
 # %%
 graphics = [c for c in CARDS.values() if "GDDR" in c.mem_type]
@@ -115,9 +116,9 @@ print(f"{sum(near)} of {len(near)} cards with GDDR: bus x rate is the bandwidth 
 print({f"{k[0]}.{k[1]}": sorted(v) for k, v in per_sm.items() if k})
 
 # %% [markdown]
-# Your CPU core is such a product too: twice the clock, times the numbers a vector holds, times
-# the vector units. **How many GFLOP/s does one core of this machine reach in a matmul?** (On a
-# GPU: the whole card, in fp32.)
+# The rate of your CPU core is such a product too: twice the clock, times the numbers a vector
+# holds, times the vector units. **How many GFLOP/s does one core of this machine reach in a
+# matmul?** (On a GPU: the whole card, in fp32.)
 
 # %%
 my_guess = None  # GFLOP/s
@@ -125,8 +126,8 @@ my_guess = None  # GFLOP/s
 # %% [markdown]
 # ### Run
 #
-# Nobody prints the clock of a core at work. A chain of shifts and exclusive ors, each of which
-# waits for the last and takes one cycle, tells it.
+# Nobody prints the clock of a core at work. A chain of shifts and exclusive ors shows it: each
+# of them waits for the last and takes one cycle.
 
 # %% tags=["nbval-ignore-output"]
 here = device.here()
@@ -138,9 +139,9 @@ promised = own and own.rate("fp32") if here.is_gpu else host.flop_per_s()
 
 
 # %% [markdown]
-# More cores: a matmul, and reading from memory, with one thread and with two, by the time that
-# the calling thread is busy. (Half a GPU cannot be switched off: there twice the work on the
-# same units stands for it.)
+# Now more cores: a matmul, and reading from memory, with one thread and with two, by the time
+# that the calling thread is busy. (Half a GPU cannot be switched off; there twice the work on
+# the same units stands for it.)
 
 
 # %% tags=["nbval-ignore-output"]
@@ -169,7 +170,8 @@ _ = plots.promised_and_reached(results.shown(LAB, [row]))
 #
 # Two of article A's figures for the RTX 3080 Ti follow from others. Its bus is 384 wires wide
 # and a chip of GDDR6X answers on 32, so there are twelve chips of 8 Gbit: 12 GiB. Its
-# multiprocessors times 128 are 10,240 cores, and the rate over twice the clock says the same.
+# multiprocessors times 128 are 10,240 cores; the rate over twice the clock gives the same
+# number.
 
 # %%
 c = CARDS["rtx-3080-ti"]
@@ -182,8 +184,8 @@ agree = c.sms * each == 10240 and abs(by_rate / 10240 - 1) < 0.02
 claims.check("A-2.6", agree, {"by_sm": c.sms * each, "by_rate": by_rate})
 
 # %% [markdown]
-# The third, a bandwidth of $768$ GB/s, does not: 384 wires would need 16 Gbit/s each. That is
-# another card's memory.
+# The third figure, a bandwidth of $768$ GB/s, does not follow: 384 wires would need 16 Gbit/s
+# each. That is the memory of another card.
 
 # %%
 found = c.bus_bits * c.data_rate_bits_per_s / 8
@@ -199,7 +201,7 @@ claims.check(
 )
 
 # %% [markdown]
-# More cores give more computing (article A) with conditions: within one design, for work that
+# More cores give more computing (article A) on conditions: within one design, and for work that
 # is arithmetic. A second core doubled the matmul. Across designs the count misleads:
 
 # %%
@@ -218,8 +220,8 @@ claims.check("A-2.2", more.lies_in(1.4, 2.8), {"second_core": more, "share": sha
 #
 # ### Predict
 #
-# Four columns of a sheet, and the price at launch (today's differs; the order of magnitude
-# does not). The last column is the bound of the next token of an 8B model in 4 bit.
+# Here are four columns of a sheet, and the price at launch (today's differs; the order of
+# magnitude does not). The last column is the upper bound of tokens/s for an 8B model in 4 bit.
 
 # %%
 print(f"{'':24} GiB  cores  fp16 TFLOP/s  GB/s   USD  tokens/s")
@@ -232,8 +234,8 @@ for name in "rtx-3060-12gb", "rtx-3080-ti", "rtx-4060-ti-16gb", "rtx-4070-ti", "
     )
 
 # %% [markdown]
-# The 4070 Ti has the newer cores and more operations per second than the 3080 Ti. **How many
-# times the 3080 Ti's tokens/s does it write?**
+# The 4070 Ti has newer cores and more operations per second than the 3080 Ti. **How many times
+# the 3080 Ti's tokens/s does it write?**
 
 # %%
 my_guess = None
@@ -267,8 +269,8 @@ speeds = {card.id: speed for card, speed in told}
 reveal(my_guess, speeds["rtx-4070-ti"] / speeds["rtx-3080-ti"], "times")
 
 # %% [markdown]
-# A number is a good one to buy by if it puts the cards in the order in which they turn out.
-# Count the pairs that it puts the wrong way round, or cannot tell apart.
+# A number is good to buy by if it ranks the cards by the speed they turn out to have. Count the
+# pairs that it ranks the wrong way round, or cannot tell apart.
 
 # %%
 NUMBERS = {"capacity": lambda c: c.mem_bytes // GIB, "cores": lambda c: c.cores}
@@ -289,8 +291,8 @@ for what, n in wrong.items():
 _ = plots.misranked(wrong, len(pairs))
 
 # %% [markdown]
-# What a token costs: the board's power limit over its tokens per second is the most energy it
-# takes, in joules (watts times seconds).
+# What does a token cost? The board's power limit over its tokens per second is the most energy
+# that one takes, in joules (watts times seconds).
 
 # %%
 for card, speed in sorted(told, key=lambda x: x[0].tdp_w / x[1]):
@@ -300,9 +302,9 @@ for card, speed in sorted(told, key=lambda x: x[0].tdp_w / x[1]):
 # %% [markdown]
 # ### Explain
 #
-# Article B says to watch the "core performance figures". For writing tokens they come second
-# to bandwidth, and behind the question whether the model fits: by cores the RTX 3060 Ti wins
-# over the RTX 3060, and cannot hold a 13B in 4 bit.
+# Article B says to watch the "core performance figures". For writing tokens they come after
+# bandwidth, and after the question whether the model fits: the RTX 3060 Ti has more cores than
+# the RTX 3060, but cannot hold a 13B in 4 bit.
 
 # %%
 ti, plain = CARDS["rtx-3060-ti"], CARDS["rtx-3060-12gb"]
@@ -312,8 +314,8 @@ found = 3 * wrong["bandwidth"] <= wrong["cores"] and fits == [False, True]
 claims.check("B-2.2c", found, {"wrong": wrong, "fits": fits})
 
 # %% [markdown]
-# Article C says that 12 GB cost less than more. At launch prices, 12 GB GeForce cards against
-# larger ones that came out within a year:
+# Article C says that 12 GB cost less than more memory. Compare the launch prices of 12 GB
+# GeForce cards with those of larger ones that came out within a year:
 
 # %%
 sold = [c for c in CARDS.values() if c.msrp_usd and c.name.startswith("GeForce")]
@@ -342,8 +344,8 @@ claims.check("C-2.3", lower and len(pairs) / 2 < len(cheaper) < len(pairs), foun
 #
 # ### Predict
 #
-# A 13B and 1,024 tokens, on cards with 12, 16, 24 and 48 GB beside a desktop. The planner
-# knows the bytes; training holds 16 a parameter.
+# Take a 13B and 1,024 tokens, on cards with 12, 16, 24 and 48 GB that also drive a desktop. The
+# planner counts the bytes; training holds 16 a parameter.
 
 # %%
 ROOMS = [
@@ -360,9 +362,10 @@ for what, p in planned.items():
     print(f"{what:9}{p.allocated / GIB:6.1f} GiB  {words}")
 
 # %% [markdown]
-# Where a model does not fit, the layers left over wait elsewhere (a GPU's in the computer's
-# memory, here in a file) and are fetched for every token. **If three quarters are fetched, how
-# many times as long does a token take?** And with twice the room that the model needs?
+# When a model does not fit, the layers left over stay elsewhere (for a GPU in the computer's
+# memory, here in a file) and are fetched for every token. **If three quarters of the layers are
+# fetched, how many times as long does a token take?** And with twice the room that the model
+# needs?
 
 # %%
 my_guess = None  # a quarter resident : all resident
@@ -370,9 +373,9 @@ my_guess = None  # a quarter resident : all resident
 # %% [markdown]
 # ### Run
 #
-# First the door. transformers builds the 13B on the meta device, its parameters are counted,
-# one matrix is packed in 4 bit; a hundredth of those bytes, and of the cache's, is asked for
-# under a hundredth of each room.
+# First, does it fit? transformers builds the 13B on the meta device, where its parameters are
+# counted, and one matrix is packed in 4 bit. Then we ask for a hundredth of those bytes and of
+# the cache's, under a limit of a hundredth of each card's room.
 
 # %%
 config = next(r["config"] for r in tables.read("models.json") if r["id"] == "llama-2-13b")
@@ -395,7 +398,8 @@ seen = {
 }
 
 # %% [markdown]
-# Then the slope: twelve layers, of which some are resident. Both ways must give the same.
+# Then, what does too little room cost? Of twelve layers, some are resident. Wherever the layers
+# come from, the result must be the same.
 
 # %% tags=["nbval-ignore-output"]
 here = device.here()
@@ -441,8 +445,8 @@ resident = away = slot = None  # room for what follows
 # %% [markdown]
 # ### Explain
 #
-# "At least 16 GB for a 13B" (article A) is the answer to one question, int8. In 4 bit it fits
-# 12 GB, in 16 bit not even 24, and training needs five of the largest card above.
+# "At least 16 GB for a 13B" (article A) is right for one format, int8. In 4 bit it fits 12 GB,
+# in 16 bit not even 24, and training needs five of the largest card above.
 
 # %% tags=["nbval-ignore-output"]
 flat = [answer for line in seen.values() for answer in line]
@@ -455,10 +459,11 @@ claims.check(
 )
 
 # %% [markdown]
-# With layers away, room is speed: article C is right that 12 GB can save transfers, where 8
-# would have made them. Where the model fits both, bandwidth decides, and the RTX 3060 with 12
-# loses to the 3060 Ti with 8. With all resident, more room changed nothing: "adding memory"
-# (article B; it is soldered on, so it means another card) then makes nothing sooner.
+# With layers away, more room is more speed: article C is right that 12 GB can save transfers,
+# where 8 GB would need them. Where the model fits both cards, bandwidth decides, and the RTX
+# 3060 with 12 GB loses to the 3060 Ti with 8. With all layers resident, more room changed
+# nothing. So "adding memory" (article B; it is soldered on, so it means another card) speeds up
+# nothing that fits already.
 
 # %%
 eight, twelve = CARDS["rtx-3060-ti"], CARDS["rtx-3060-12gb"]
@@ -484,8 +489,9 @@ claims.check("B-3.2a", roomy.lies_in(0.7, 1.4), {"roomy": roomy})
 #
 # ### Predict
 #
-# A job has parts that meet different walls. Reading a prompt of 2,000 tokens is arithmetic,
-# writing 200 is bandwidth. Amdahl: an upgrade shortens only the part whose wall it moves.
+# A job has parts that meet different walls. Reading a prompt of 2,000 tokens is limited by
+# arithmetic, writing 200 by bandwidth. By Amdahl's law, an upgrade shortens only the part whose
+# wall it moves.
 
 
 # %%
@@ -521,9 +527,9 @@ for dtype, weights in ("bf16", "bf16"), ("fp8", "fp8"), ("fp4", "int4-g128"):
     print(f"{dtype}: prompt {prompt_s:.3f} s, a token {1e3 * token_s:4.1f} ms, {fits}")
 
 # %% [markdown]
-# Here "a machine with twice the FLOP/s" is played by half the FLOP on the same bytes: it would
-# need as long for a matmul as yours for half of it. **How many times as fast does the matmul
-# get, and the step of two rows through large weights?**
+# Half the FLOP on the same bytes imitates "a machine with twice the FLOP/s": that machine would
+# need as long for a matmul as yours does for half of it. **How many times as fast does the
+# matmul get, and the step of four rows through large weights?**
 
 # %%
 my_guess = None  # (matmul, step)
@@ -577,8 +583,8 @@ _ = plots.gain_by_job(results.shown(LAB, rows))
 # %% [markdown]
 # ### Explain
 #
-# "Raise the core performance" (article B) doubles a matmul and leaves a step through weights
-# where it was; a job of both gains what Amdahl's law says of its parts.
+# "Raise the core performance" (article B) doubles the speed of a matmul and leaves a step
+# through weights as it was. A job of both gains what Amdahl's law predicts from its parts.
 
 # %% tags=["nbval-ignore-output"]
 assert token_step.lies_in(0.7, 1.4) is not False, token_step
@@ -601,9 +607,9 @@ assert my_rate in (None, rate), "wires times bits a second on each, over 8"
 print(f"{rate:.0f} GB/s: a {card.name} has it")
 
 # %% [markdown]
-# **2. Decide.** Of the RTX 3080 Ti, 4060 Ti 16 GB, 4070 Ti Super and 5070: which writes a token
-# of Llama-2-13B in int8 soonest, with 1,024 tokens of context? First what fits, then what reads
-# fastest.
+# **2. Decide.** Which of the RTX 3080 Ti, 4060 Ti 16 GB, 4070 Ti Super and 5070 writes a token
+# of Llama-2-13B in int8 soonest, with 1,024 tokens of context? First find what fits, then what
+# reads fastest.
 
 # %%
 my_card = None  # "rtx-…"
@@ -629,5 +635,6 @@ assert my_gain is None or abs(my_gain / gain - 1) < 0.02, "only the tenth gets s
 print(f"{gain:.2f}")
 
 # %% [markdown]
-# **Takeaway:** first what fits, then bytes per second for writing, then operations per second in
-# your format for prompts and training; an upgrade pays by the part of the job whose wall it moves.
+# **Takeaway:** first what fits, then bytes per second for writing, then operations per second
+# in your format for prompts and training. An upgrade speeds up only the part of the job whose
+# wall it moves.
