@@ -85,8 +85,8 @@ _ = torch.set_grad_enabled(False)
 #
 # ### Predict
 #
-# A 12 GB card gives a program less than 12 GiB: the CUDA context takes some, a desktop takes
-# some more. **How many billion weights of 16, 8 and 4 bits fit into what is left?**
+# A program on a 12 GB card gets less than 12 GiB: the CUDA context takes some, and a desktop
+# takes some more. **How many billion weights of 16, 8 and 4 bits fit into what is left?**
 
 # %%
 card = CARDS["rtx-3080-ti"]
@@ -101,8 +101,9 @@ my_guess = None  # billions of weights in 16, 8 and 4 bits
 # %% [markdown]
 # ### Run
 #
-# Article A demands 16 GB for 13B and then recommends this card. The bill of a Llama-2-13B,
-# format by format: the linears in fewer bits, embedding and head in 16, no KV cache yet.
+# Article A demands 16 GB for 13B and then recommends this card. Here is the bill of a
+# Llama-2-13B, format by format: the linear layers in fewer bits, embedding and head in 16, no
+# KV cache yet.
 
 # %%
 FORMATS = ["bf16", "int8", "nf4", "int4-cpu", "int4-g128", "nf4-dq"]
@@ -114,8 +115,8 @@ for name, bill in bills.items():
     )
 
 # %% [markdown]
-# The same by hand for 4 bits with a 16-bit scale and offset for each 128: the linears of 40
-# layers, two tables of 32,000 rows, 81 norms.
+# Now the same by hand, for 4 bits with a 16-bit scale and offset for each 128 weights: the
+# linear layers of 40 blocks, two tables of 32,000 rows, and 81 norms.
 
 # %%
 in_linears = 40 * (4 * 5120**2 + 3 * 5120 * 13824)
@@ -124,9 +125,8 @@ print(f"{in_linears:,} weights in linears, {by_hand:,.0f} bytes in all")
 assert bills["int4-cpu"].terms["weights"] == by_hand
 
 # %% [markdown]
-# And the other way round: the largest model, in weights, that each use leaves room for, with
-# no cache and no activations. Training with Adam keeps 16 bytes a weight (article C's
-# example).
+# And the other way round: the largest model that fits, in weights, for each use, with no cache
+# and no activations. Training with Adam keeps 16 bytes a weight (article C's example).
 
 # %%
 BYTES_A_WEIGHT = {"train": 16, "bf16": 2, "int8": 1, "int4": (4 + 32 / 128) / 8}
@@ -135,7 +135,8 @@ for use, weights in largest.items():
     print(f"{use:5} {weights / 1e9:6.2f} billion weights")
 
 # %% [markdown]
-# Three routes that article C names, alone and together, for the same 13B.
+# Article C names ways to make a model smaller. Here are quantization and pruning, alone and
+# together, for the same 13B.
 
 # %%
 tables = 2 * 2 * 32000 * 5120
@@ -160,9 +161,9 @@ _ = plots.run_13b.bills(bills, card)
 # %% [markdown]
 # ### Explain
 #
-# Only four bits fit, and they leave more room for KV cache than the 4,096 positions that
-# Llama 2 has. Sixteen bits hold half as many weights as the title promises, and training by
-# Adam a twentieth.
+# Of the formats only four bits fit, and they leave room for more KV cache than the 4,096
+# positions of Llama 2. In 16 bits the card holds fewer than half the weights of a 13B; to train
+# with Adam, about a twentieth.
 
 # %%
 weights = {name: bill.terms["weights"] for name, bill in bills.items()}
@@ -200,7 +201,7 @@ claims.check(
 #
 # ### Predict
 #
-# A group of 128 weights shares a scale and an offset. The smallest becomes code 0, the
+# A group of 128 weights shares a scale and an offset. The smallest weight becomes code 0, the
 # largest code 15. Here is a group that fits the grid exactly.
 
 # %%
@@ -219,7 +220,7 @@ my_guess = None  # (weight, product), in percent
 # %% [markdown]
 # ### Run
 #
-# The package quantises the same way, a whole matrix at a time.
+# The package quantises a whole matrix at a time. It must give the same codes.
 
 # %% tags=["nbval-ignore-output"]
 here, full = device.here(), MODELS["llama-2-13b"]
@@ -231,9 +232,9 @@ mine, _ = fourbit.quantize_int4(torch.tensor([group]))
 assert mine[0].tolist() == codes, "the package and the hand agree"
 
 # %% [markdown]
-# Now a real size: the gate of one layer. The product comes from torch's int4 kernel, or from
-# bitsandbytes' NF4, whichever is here. The oracle is the product with the dequantised
-# weights in fp32.
+# Now a real size: the gate matrix of one layer. The product comes from torch's int4 kernel or
+# from bitsandbytes' NF4, whichever is available. It is compared with the product with the
+# dequantised weights in fp32.
 
 # %% tags=["nbval-ignore-output"]
 _ = torch.manual_seed(18)
@@ -264,8 +265,8 @@ for name, layer in product.items():
     )
 
 # %% [markdown]
-# Which one is quicker depends on the processor, so it is measured. The lab goes on with the
-# quickest that is right.
+# Which kernel is quicker depends on the processor, so we measure. The lab goes on with the
+# quickest.
 
 # %% tags=["nbval-ignore-output"]
 for row in rows:
@@ -276,8 +277,8 @@ for other in () if here.tiny else others:
     quickest = other if ratio.value > 1 else quickest
 
 # %% [markdown]
-# One whole layer of that kind: its seven linears random and packed, `written` the same
-# weights in fp32.
+# Next, one whole layer with that kernel. Its seven linear layers hold random weights, packed;
+# `written` holds the same weights in fp32.
 
 # %% tags=["nbval-ignore-output"]
 sizes, written, linears = decoder.linear_sizes(shape), {}, {}
@@ -296,8 +297,8 @@ in_layer = sum(out * inputs for out, inputs in sizes.values())
 assert block.nbytes == in_layer * (4 + scale_bits / 64) / 8 + 2 * ones.nbytes
 
 # %% [markdown]
-# Two such layers must do what `transformers` does with the written-out weights in fp32: the
-# same eight tokens at once, then eight more one by one through the KV cache.
+# Two such layers must do what `transformers` does with the written-out fp32 weights. Ours get
+# eight tokens at once, then eight more one by one through the KV cache.
 
 # %% tags=["nbval-ignore-output"]
 table, head = (decoder.random_table(shape.vocab, shape.hidden) for _ in range(2))
@@ -350,17 +351,17 @@ plots.run_13b.show_kernels(results.shown(LAB, rows))
 # %% [markdown]
 # ### Explain
 #
-# A tenth of a weight's size is lost, and the product by the kernel differs from the one by
-# the dequantised weights by no more than rounding to 16 bits. So the kernel is right; what
-# quantising does to *answers* is the last experiment's question.
+# Quantising moves the weights by a tenth of their size. The kernel's product differs from the
+# one with the dequantised weights by no more than rounding to 16 bits. So the kernel is right.
+# What quantising does to *answers* is the question of the last experiment.
 
 # %% [markdown]
 # ## Do forty layers take the planned bytes, and which wall does a token meet?
 #
 # ### Predict
 #
-# The layer is copied forty times and the original freed: the same bytes, and the same time,
-# as forty different layers. Random weights can show both; they cannot show quality.
+# The layer is copied forty times and the original freed. That takes the same bytes and the same
+# time as forty different layers. Random weights can show both; they cannot show quality.
 
 # %%
 one_layer = (4 * 5120**2 + 3 * 5120 * 13824) * (4 + 32 / 128) / 8 + 2 * 2 * 5120
@@ -376,9 +377,9 @@ read = terms["40 layers"] + 2 * (32000 * 5120 + 5120) + 2 * 5120
 print(f"{read:,.0f} of them are read for a token, before the KV cache")
 
 # %% [markdown]
-# A token reads all layers, the head and one row of the embedding: bytes over the read rate
-# of your memory is a floor. Undoing the quantisation costs arithmetic for each byte: a
-# second floor. **Which is the higher one on your machine?**
+# A token reads all layers, the head and one row of the embedding. These bytes over the read
+# rate of your memory set a floor to its time. Undoing the quantisation costs arithmetic for
+# each byte, which sets a second floor. **Which floor is higher on your machine?**
 
 # %%
 my_guess = None  # "memory" or "dequantising"
@@ -386,8 +387,9 @@ my_guess = None  # "memory" or "dequantising"
 # %% [markdown]
 # ### Run
 #
-# Weights that lie in twice the cache are streamed from memory; the same product as often
-# with one of them finds it in the cache. If that saves nothing, memory was not the wall.
+# A set of tiles at least twice the size of the processor's cache must be streamed from memory.
+# Multiplying as often by one tile finds it in the cache. If that saves nothing, memory was not
+# the wall.
 
 # %% tags=["nbval-ignore-output"]
 tall = pick(cpu=1024, gpu=8192, tiny=1024)  # a launch costs a GPU more than a call a CPU
@@ -421,8 +423,9 @@ rows.append({"what": "wall", "kernel": quickest, "wall": wall, **found})
 streamed = numbers = None  # frees them
 
 # %% [markdown]
-# Now the model. Memory is measured as growth: of this process on a CPU, of torch's allocator
-# on a GPU, which is capped at what a 12 GB card beside a desktop has left.
+# Now the model. We measure how much memory grows: that of this process on a CPU, that of
+# torch's allocator on a GPU. The allocator is capped at what a 12 GB card beside a desktop has
+# left.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -448,7 +451,8 @@ ratio = sum(grown.values()) / sum(planned.values())
 assert abs(ratio - 1) < pick(cpu=0.02, gpu=0.02, tiny=0.1), (grown, planned)
 
 # %% [markdown]
-# It decodes: eight random tokens, then greedily seventeen, each from the ones before.
+# The model decodes: it gets eight random tokens, then generates seventeen greedily, each from
+# the ones before.
 
 # %% tags=["nbval-ignore-output"]
 prompt = torch.randint(shape.vocab, (8,), device=here.device)
@@ -508,10 +512,10 @@ plots.run_13b.show_rates(results.shown(LAB, rows))
 # %% [markdown]
 # ### Explain
 #
-# The bill holds: weights and KV cache are all there is for one user. No token beats either
-# floor. The higher floor is the wall: where streaming costs no more than finding the weights
-# in the cache, a wider memory would change nothing, another core or a better kernel would.
-# A GPU has arithmetic to spare, so there it is memory.
+# The bill holds: for one user, weights and KV cache are nearly all of it. No token beats either
+# floor, and the higher floor is the wall. If streaming the weights takes no longer than finding
+# them in the cache, more bandwidth would change nothing, but another core or a better kernel
+# would. A GPU has arithmetic to spare, so there the wall is memory.
 
 # %% tags=["nbval-ignore-output"]
 assert over_read.lies_in(0.8) is not False, "no product is done before its weights are read"
@@ -525,10 +529,10 @@ assert here.is_gpu or not judged or shares > 0.8, "the two floors explain the ti
 #
 # ### Predict
 #
-# Random weights have no quality to lose, so this is measured on a real model: SmolLM2
-# decoded from Q4_1, 135 million parameters, on Python's help topics. Its linears already lie
-# on a 4-bit grid with groups of 32: int4 with that group is the **same grid** and loses next to
-# nothing. Groups of 64 and NF4 are other grids; 128 does not divide its 576 columns.
+# Random weights have no quality to lose, so we measure on a real model: SmolLM2 decoded from
+# Q4_1, 135 million parameters, on Python's help topics. Its linear layers already lie on a
+# 4-bit grid with groups of 32. int4 with groups of 32 is the **same grid** and loses next to
+# nothing. Groups of 64 and NF4 are other grids; groups of 128 do not divide its 576 columns.
 
 # %%
 for group_size in 32, 64, 128:
@@ -537,8 +541,8 @@ for group_size in 32, 64, 128:
     )
 
 # %% [markdown]
-# A model of 135 million parameters loses far more than one of 13 billion. **By how much does
-# the perplexity of each rise, in percent?**
+# A model of 135 million parameters loses far more than one of 13 billion. **By how many percent
+# does the perplexity of each rise?**
 
 # %%
 my_guess = None  # (135M, 13B), in percent
@@ -571,7 +575,7 @@ def perplexity(model, windows):
 
 
 # %% [markdown]
-# Each linear is quantised from what was loaded, and written out again in 16 bit.
+# Each linear layer is quantised from what was loaded, and written out again in 16 bit.
 
 # %% tags=["nbval-ignore-output"]
 grids = {"as loaded": None, "int4 g64": ("int4", 64), "nf4": ("nf4", 64)}
@@ -588,7 +592,7 @@ for grid, how in grids.items() if small else ():
     scores[grid] = perplexity(small, ids.view(-1, pick(cpu=1024, gpu=1024, tiny=128)))
 
 # %% [markdown]
-# The same grid shows in the weights alone: how far does a round trip move them?
+# The weights alone already show the same grid: how far does a round trip move them?
 
 # %% tags=["nbval-ignore-output"]
 moved = {}
@@ -614,8 +618,8 @@ results.record(LAB, quality)
 rows += quality
 
 # %% [markdown]
-# On a GPU, with a network, and 28 GB to download, `GPULAB_REAL_13B=1` loads a real 13B:
-# OLMo 2, Apache-2.0, by a pinned revision, in NF4 under the same cap.
+# With a GPU, a network and 28 GB to download, `GPULAB_REAL_13B=1` loads a real 13B under the
+# same cap: OLMo 2 (Apache-2.0) at a pinned revision, in NF4.
 
 # %% tags=["nbval-ignore-output"]
 if real13b.asked():
@@ -636,8 +640,8 @@ _ = plots.run_13b.quality(results.shown(LAB, rows))
 # %% [markdown]
 # ### Explain
 #
-# The smaller the model, the more four bits take. What a table says of a 135M model is no
-# verdict on a 13B; the published points of 7B and 13B are, and they lie close to sixteen bits.
+# The smaller the model, the more quality four bits cost. So a table for a 135M model is no
+# verdict on a 13B. The published points of 7B and 13B are, and they lie close to 16 bits.
 
 # %%
 published = real13b.rises("llama.cpp")  # percent over 16 bits, by model and format
@@ -666,8 +670,8 @@ assert kv_bytes == MODELS["qwen3-14b"].kv_bytes_per_token()
 print(f"{kv_bytes:,} bytes, a fifth of {MODELS['llama-2-13b'].kv_bytes_per_token():,}")
 
 # %% [markdown]
-# A card reads 912e9 bytes/s, the host's memory 50e9 bytes/s. Of 40 equal layers of 165e6
-# bytes, `k` stay with the CPU. How many milliseconds do the layers take for `k = 4`?
+# A card reads 912e9 bytes/s, the host's memory 50e9 bytes/s. Of 40 equal layers of 165e6 bytes,
+# `k` stay with the CPU. How many milliseconds do all 40 layers take for `k = 4`?
 
 # %%
 my_ms = None
@@ -695,5 +699,6 @@ assert my_tokens is None or abs(my_tokens * 819_200 / room - 1) < 0.01, (
 print(f"{room / 819_200:,.0f} tokens, before logits and scratch")
 
 # %% [markdown]
-# **Takeaway:** 13B in 12 GB means four bits: the weights fit, the rest is for one user's
-# cache, and the speed is the bytes read over the rate of what undoes them.
+# **Takeaway:** 13B in 12 GB means four bits: the weights fit, and the rest is for one user's
+# cache. A token takes the bytes it reads over the slower of two rates: that of the memory, or
+# that of undoing the four bits.
