@@ -238,7 +238,7 @@ def test_figures_show_what_the_rows_say():
     label = runs[0].label
     gain = drawn(plots.gain_of_two_processes(runs))
     assert gain[f"two processes, {label}"] == ([8], [1.5])
-    assert gain[f"foretold, {label}"] == ([8], [2.0])
+    assert gain[f"predicted, {label}"] == ([8], [2.0])
     assert gain[f"two threads, {label}"] == ([8], [3.0])
     assert drawn(plots.times_without_library(runs))[label] == ([2.5], ["net"])
     layout = drawn(plots.times_by_layout(runs))

@@ -56,7 +56,7 @@ def time_of_all_reduce(runs: list):
         ax.plot([n / 1024 for n in x], line, color=look["color"], linewidth=1)
         for fitted, face in ((True, look["color"]), (False, "white")):
             seen = [r for r in rows if r["fitted"] == fitted]
-            word = "made the line" if fitted else "foretold by it"
+            word = "made the line" if fitted else "predicted by it"
             ax.plot(
                 [r["bytes"] / 1024 for r in seen],
                 [1e3 * r["seconds"] for r in seen],
@@ -77,7 +77,7 @@ def gain_of_two_processes(runs: list):
         x = [r["tokens"] for r in rows]
         drawn = {
             "two processes": "together",
-            "foretold": "foretold",
+            "predicted": "foretold",
             "two threads": "threads",
         }
         for name, way in drawn.items():

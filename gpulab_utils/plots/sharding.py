@@ -22,7 +22,7 @@ def bytes_by_rank(runs: list):
         base = [a + b for a, b in zip(base, tall, strict=True)]
     foretold = [r["expected"] / 1e6 for r in rows]
     left, right = ([i + side for i in range(len(rows))] for side in (-0.35, 0.35))
-    ax.hlines(foretold, left, right, color="black", linewidth=3, label="foretold")
+    ax.hlines(foretold, left, right, color="black", linewidth=3, label="predicted")
     legend(ax)
     return fig
 
