@@ -143,7 +143,6 @@ def test_every_kind_of_call_is_seen_with_the_bytes_of_the_whole():
         dist.broadcast(torch.zeros(3), 0)
         torch.add(torch.zeros(2), 1)
     assert seen.calls == [(k, 4096) for k in sharded_steps.KINDS] + [("broadcast", 12)]
-    assert seen.by_kind()["all_gather"] == (1, 4096)
     with one_of(3):
         with pytest.raises(ValueError, match="4096 bytes do not divide"):
             collective("all_gather", 4096, place)
@@ -187,23 +186,11 @@ def test_parts_of_a_gpt_are_those_of_its_parameters():
         gpt.make(width=96)
 
 
-def test_shares_of_uneven_rows():
-    for many in 1, 2, 3, 4, 7:
-        for rows in 1, 5, 8, 10:
-            chunks = torch.arange(rows).chunk(many)
-            lengths = [len(c) for c in chunks] + [0] * (many - len(chunks))
-            assert [memory.rows(rows, many, r) for r in range(many)] == lengths
-    shapes = [tuple(p.shape) for p in gpt.make(**SHAPE).parameters()]
-    assert memory.shard(shapes, 1, 0) == sum(PARTS)
-    assert sum(memory.shard(shapes, 3, r) for r in range(3)) == sum(PARTS)
-    assert memory.padded(shapes, 3) > sum(PARTS) == memory.padded(shapes, 4)
-
-
 def test_zero_by_hand():
     """Figure 1 of the paper: 7.5 billion parameters over 64 ranks, in GB."""
     parts = [0, 7_500_000_000]
     states = {w: memory.held(parts, w, 64).state / 1e9 for w in memory.DIVIDED}
-    told = {"ddp": 120, "zero-1": 31.4, "zero-2": 16.6, "fsdp": 1.9, "tensor": 1.9}
+    told = {"ddp": 120, "zero-1": 31.4, "zero-2": 16.6, "fsdp": 1.9}
     assert states == pytest.approx(told, abs=0.05)
     assert (
         memory.held(parts, "fsdp", 1).gathered == memory.held(parts, "ddp", 1).gathered == 0
@@ -247,11 +234,8 @@ def test_tokens_to_pay_are_those_at_which_the_gain_is_reached(way, hidden, many)
     assert math.isinf(pays.tokens_to_pay(shape, card, road, many, at_least=many))
 
 
-def test_a_measured_line_becomes_a_road_and_back():
+def test_a_step_is_foretold_from_lines():
     line = fit.Line(1.5e-3, 2e9, 1.0)
-    for kind in wire.ROUNDS:
-        road = pays.road_of(line, kind, 4)
-        assert wire.seconds(Call(kind, 1e8), 4, road) == pytest.approx(line.seconds(1e8))
     calls, lines = [Call("all_reduce", 1e8)] * 2, {"all_reduce": line}
     assert pays.foretold(1.0, calls, lines) == 1 + 2 * line.seconds(1e8)
     assert pays.foretold(1.0, calls, lines, hidden=1.0) == 1.0
@@ -335,7 +319,11 @@ def test_a_killed_rank_costs_no_batch():
     assert ended.lives == 2
     assert set(ended.seen) == {1}
     assert sorted(ended.used) == list(range(960))
-    assert STEPS < ended.steps <= STEPS + 20
+    before = max(step for life, step in ended.begun if life == 0)
+    again = min(step for life, step in ended.begun if life == 1)
+    saved = range(5, before + 1, 5)[-2:]  # a kill may fall into the writing of the last
+    assert again in saved, "not from its beginning"
+    assert ended.steps == STEPS + before + 1 - again
     with ranks.alone(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(elastic.Run, "save", lambda self: None)
         patch.setattr(elastic.Run, "note", lambda self, mine: None)

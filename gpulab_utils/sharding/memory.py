@@ -5,7 +5,6 @@ optimizer 12 (weights, momentum and variance in fp32). In fp32 it is 4, 4 and 8.
 Source: ZeRO, Rajbhandari et al., 2020, section 3.1 and figure 1.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,7 +16,6 @@ DIVIDED = {
     "zero-1": (False, False, True),
     "zero-2": (False, True, True),
     "fsdp": (True, True, True),
-    "tensor": (True, True, True),
 }
 
 
@@ -71,38 +69,10 @@ def held(parts: Sequence[int], way: str, ranks: int, *, bytes_each=MIXED) -> Hel
     return Held(*each, gathered)
 
 
-def rows(many: int, ranks: int, rank: int) -> int:
-    """Of `many` rows of a parameter those that FSDP2 gives to `rank`: `torch.chunk`.
-
-    The last ranks may get fewer, or none. Source: pytorch, `fully_shard`, notes.
-
-    >>> [rows(10, 4, rank) for rank in range(4)]
-    [3, 3, 3, 1]
-    """
-    chunk = math.ceil(many / ranks)
-    return max(0, min(chunk, many - rank * chunk))
-
-
-def shard(shapes: Sequence[Sequence[int]], ranks: int, rank: int) -> int:
-    """Numbers that FSDP2 gives to `rank`, of parameters of these shapes.
-
-    >>> [shard([(10, 4), (2,)], 4, rank) for rank in range(4)]
-    [13, 13, 12, 4]
-    """
-    return sum(rows(n, ranks, rank) * math.prod(rest) for n, *rest in shapes)
-
-
-def padded(shapes: Sequence[Sequence[int]], ranks: int) -> int:
-    """Numbers that go over the wire when these are gathered: all chunks equally long.
-
-    >>> padded([(10, 4), (2,)], 4)
-    52
-    """
-    return ranks * shard(shapes, ranks, 0)
-
-
 def ranks_needed(parts: Sequence[int], way: str, room: float, *, bytes_each=MIXED) -> int:
-    """The fewest ranks whose `room` bytes each hold the state; 0 where no number does.
+    """The fewest ranks, up to 1024, whose `room` bytes each hold state and gathered.
+
+    0 where that is not enough; activations come on top.
 
     >>> parts = [10**8] * 130
     >>> ranks_needed(parts, "ddp", 24e9), ranks_needed(parts, "fsdp", 24e9)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from gpulab_utils.cards import Card
 from gpulab_utils.fit import Line
 from gpulab_utils.models import Shape
-from gpulab_utils.sharding.wire import ROUNDS, Call, Road, ddp, fsdp, seconds
+from gpulab_utils.sharding.wire import Call, Road, ddp, fsdp, seconds
 from gpulab_utils.tables import read
 
 #: Share of a card's dense rate that training reaches, unless told otherwise; an assumption.
@@ -117,16 +117,6 @@ def foretold(
     """
     sending = sum(lines[call.kind].seconds(call.n_bytes) for call in calls)
     return apart_s + max(0.0, sending - hidden * apart_s)
-
-
-def road_of(line: Line, kind: str, ranks: int) -> Road:
-    """The road behind a measured line of one collective: seconds over the tensor's bytes.
-
-    >>> road_of(Line(1e-4, 1e9, 1.0), "all_reduce", 2)
-    Road(latency_s=5e-05, bytes_per_s=1000000000.0)
-    """
-    rounds = ROUNDS[kind] * (ranks - 1)
-    return Road(line.latency_s / rounds, line.bytes_per_s * rounds / ranks)
 
 
 def published() -> dict[str, dict]:

@@ -22,7 +22,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Road:
-    """One direction of the way out of a rank: seconds before a message, bytes/s of it."""
+    """A rank's outgoing link: latency of a message (s), bandwidth (bytes/s)."""
 
     latency_s: float
     bytes_per_s: float
@@ -78,8 +78,9 @@ def seconds(call: Call, ranks: int, road: Road) -> float:
 def ddp(parts: Sequence[float], *, bucket_bytes: float = 25 * 2**20) -> list[Call]:
     """The collectives of one step under DDP: every gradient is summed once.
 
-    Source: Li et al., "PyTorch distributed", VLDB 2020; buckets of 25 MiB by default. The
-    first is smaller (1 MiB), which is left out here: bytes agree, calls may be one more.
+    Source: Li et al., "PyTorch distributed", VLDB 2020; buckets of 25 MiB by default. DDP's
+    first is smaller (1 MiB) and it cuts between tensors, which is left out here: the bytes
+    agree, the number of calls and where they are cut need not.
 
     >>> ddp([2**20], bucket_bytes=2**19)
     [Call(kind='all_reduce', n_bytes=524288), Call(kind='all_reduce', n_bytes=524288)]

@@ -47,9 +47,10 @@ WAYS = {
 def setup(way: str, shape: dict, place, dtype=torch.float32):
     """A new model, the same each time, in this way; and AdamW for it.
 
-    The way `fsdp, apart` is FSDP2 over groups of one rank each: all of its copying and
-    bookkeeping, nobody to send to. Without a mesh FSDP2 would take the machine's
-    accelerator, also where the ranks are on the CPU.
+    The way `fsdp, apart` is FSDP2 over groups of one rank each: its bookkeeping and most of
+    its copying (a group of one copies a layer once, where a gather copies it twice), and
+    nobody to send to. Without a mesh FSDP2 would take the machine's accelerator, also where
+    the ranks are on the CPU.
     """
     model, options = gpt.make(**shape).to(place, dtype), {}
     if way == "fsdp, apart":

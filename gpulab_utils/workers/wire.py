@@ -5,7 +5,6 @@ bytes are those of the whole tensor: the one that is summed, scattered or put to
 """
 
 import time
-from collections import Counter
 
 from gpulab_utils.workers.all_reduce import meet
 
@@ -42,14 +41,6 @@ class Wire(TorchDispatchMode):
             if kind:
                 self.calls.append((kind, _whole(kind, args, func.namespace)))
         return func(*args, **(kwargs or {}))
-
-    def by_kind(self) -> dict[str, tuple[int, int]]:
-        """By kind how many there were, and their bytes together."""
-        count, size = Counter(), Counter()
-        for kind, n_bytes in self.calls:
-            count[kind] += 1
-            size[kind] += n_bytes
-        return {kind: (count[kind], size[kind]) for kind in count}
 
 
 def _whole(kind: str, args: tuple, family: str) -> int:
