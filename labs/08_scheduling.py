@@ -84,9 +84,9 @@ LAB = "08_scheduling"
 #
 # ### Predict
 #
-# `nvidia-smi` calls a GPU used while *one* kernel runs, however small. One block of threads
-# sits on one multiprocessor. Which part of the card is at work at most while the tool says
-# that all of it is used?
+# `nvidia-smi` counts a GPU as used while *one* kernel runs, however small. One block of threads
+# sits on one multiprocessor. With one such block, what share of the card is at work at most while
+# the tool says that all of it is used?
 
 # %%
 for name in "rtx-3060-12gb", "rtx-3080-ti", "h200-sxm":
@@ -94,8 +94,8 @@ for name in "rtx-3060-12gb", "rtx-3080-ti", "h200-sxm":
     print(f"{CARDS[name].name}: 1 of {sms} multiprocessors, {100 / sms:.1f} %")
 
 # %% [markdown]
-# On a CPU `top` counts in the same way. **Which share of your core's arithmetic does a loop in
-# Python use that runs all the time? And a matmul?** (On a GPU the loop is one block that spins.)
+# On a CPU `top` counts in the same way. **If a loop in Python runs all the time, what share of your
+# core's arithmetic does it use? And a matmul?** (On a GPU the loop is one block that spins.)
 
 # %%
 my_guess = None  # (loop, matmul), in percent
@@ -139,8 +139,8 @@ dear = compare(loop, jobs["matmul"][0], budget_s=0.5)
 per_flop = 2 * side**3 / (2 * turns)  # times dear.value: a FLOP of the loop, in matmul's
 
 # %% [markdown]
-# The share needs a peak: what the data sheet of this core would promise, or, where its width is
-# not known, what the matmul reached.
+# A share needs a peak: what the data sheet of this core would promise, or, where the width of its
+# vector units is not known, what the matmul reached.
 
 # %% tags=["nbval-ignore-output"]
 try:
@@ -153,9 +153,9 @@ for job in rows:
 results.record(LAB, rows)
 
 # %% [markdown]
-# Busy may also mean *waiting*. OpenMP threads that are done can sleep until the others are
-# (`PASSIVE`) or spin (`ACTIVE`). Two child processes add one to a tensor, on two threads to which
-# one core is left, as beside busy neighbours. Nothing else differs.
+# Busy may also mean *waiting*. OpenMP threads that are done can sleep until the others are done
+# (`PASSIVE`) or spin (`ACTIVE`). Two child processes add one to a tensor, each on two threads with
+# one core left to them, as beside busy neighbours. They differ in this setting alone.
 
 # %% tags=["nbval-ignore-output"]
 spun, took = dispatch.spinning()
@@ -175,7 +175,7 @@ if told or not here.tiny:
 # %% [markdown]
 # ### Explain
 #
-# All three keep the machine busy, and by FLOP/s the loop does next to nothing. Utilisation is a
+# All three keep the machine busy, but by FLOP/s the loop does next to nothing. Utilisation is a
 # share of *time*. Higher utilisation (利用率) shortens nothing by itself: count FLOP/s or bytes/s
 # and divide by the card's.
 
@@ -186,8 +186,9 @@ found = {"dear": dear, "per_flop": per_flop, "busy": busy}
 claims.check("B-3.1.1b", dear.lies_in(50 / per_flop), found)
 
 # %% [markdown]
-# Threads that spin are busy as well: the one that has work waits for a turn of the scheduler,
-# while the other uses up its own. This is why this package sets `OMP_WAIT_POLICY=PASSIVE`.
+# Threads that spin are busy as well: the thread that has work waits for its turn on the core,
+# while the other spins through its own. That is why this book's package sets
+# `OMP_WAIT_POLICY=PASSIVE`.
 
 # %% tags=["nbval-ignore-output"]
 assert spun.lies_in(3) is not False, spun
@@ -197,8 +198,8 @@ assert spun.lies_in(3) is not False, spun
 #
 # ### Predict
 #
-# Every operation is a call from the host. Say a launch costs 5 microseconds and a layer takes
-# a dozen. Compare with the floor that the memory sets for one token:
+# Every operation is a call from the host. Assume that a launch costs 5 microseconds and a layer
+# takes a dozen. Compare that with the least time that the memory needs for one token:
 
 # %%
 card = CARDS["rtx-3080-ti"]
@@ -210,7 +211,7 @@ for name, stored in ("smollm2-135m", "bf16"), ("llama-2-13b", "int4-g128"):
 # %% [markdown]
 # The small model waits for its calls, the large one for its memory. And each value that the
 # host *asks* for empties the queue. Article B's loop asks in every step (`loss.item()`). The
-# profiler counts:
+# profiler counts these waits:
 
 # %%
 layer = torch.nn.Linear(8, 1)
@@ -235,8 +236,9 @@ assert (each, once) == (len(samples), 1)
 print(f"asked in each step: {each} waits; asked at the end: {once}")
 
 # %% [markdown]
-# Now your machine: the same additions in one call, and in many small ones. One call with
-# nothing to do is measured, the long one too. **How many times as long take the small ones?**
+# Now your machine does the same additions in one call, and in many small ones. The prediction
+# rests on two times: a call with nothing to do, and the long call. **How many times as long do the
+# small ones take?**
 
 # %%
 my_guess = None
@@ -275,7 +277,7 @@ for i in progress(pick(cpu=range(2, 21), gpu=range(4, 26), tiny=range(2, 5)), "s
 results.record(LAB, rows)
 
 # %% [markdown]
-# How many calls is a step of a real model, and what do they come to?
+# How many calls does a step of a real model make, and what share of its time do they take?
 
 # %% tags=["nbval-ignore-output"]
 small = small_gpt.make(width=64, layers=4, positions=64).eval().to(here.device)
@@ -290,9 +292,9 @@ told = {"kind": "calls", "calls": n_calls, "forward_s": forward_s, "call_s": one
 results.record(LAB, [told | {"many": times, "predicted": predicted}])
 
 # %% [markdown]
-# A CUDA graph turns many launches into one; `mode="reduce-overhead"` makes them for you. That
-# helps a small model and leaves a large product alone. Only a GPU has them; on a CPU this cell
-# has nothing to do.
+# A CUDA graph turns many launches into one; `torch.compile(mode="reduce-overhead")` makes graphs
+# for you. They help a small model but not a large product. Only a GPU has them; on a CPU the next
+# cell has nothing to do.
 
 # %% tags=["nbval-ignore-output"]
 graph = quick = useless = None
@@ -322,8 +324,8 @@ _ = plots.time_against_size(results.shown(LAB, rows))
 # ### Explain
 #
 # Left of the bend a call costs the same whatever it does: there, fewer calls help (larger
-# batches, fused operations, graphs), and a better card does not. The two probes had told how
-# long the many small ones take.
+# batches, fused operations, graphs), and a better card does not. The two measured calls had
+# predicted how long the many small ones take.
 
 # %% tags=["nbval-ignore-output"]
 near, wide = predicted / again, pick(cpu=1.6, gpu=2.5, tiny=1.6)  # a queue hides some
@@ -349,8 +351,8 @@ for share, gain in (0.5, 2), (0.5, 1000), (0.05, 2), (0.05, 1000), (0.001, 1000)
 # %% [markdown]
 # A training step has three links: the batch is drawn, the model learns from it, the optimizer
 # writes the weights. Each gets what the guides advise: batches made ready beforehand, one
-# batch of four instead of four of one, a fused optimizer. **Which gain is the largest, and
-# which is none?**
+# batch of four instead of four of one, a fused optimizer. **Which of them gains most for the
+# step, and which gains nothing?**
 
 # %%
 my_guess = None  # (largest, none)
@@ -358,7 +360,7 @@ my_guess = None  # (largest, none)
 # %% [markdown]
 # ### Run
 #
-# The same gradients first: four batches of one, or one of four.
+# First make sure that four batches of one and one batch of four give the same gradients.
 
 # %% tags=["nbval-ignore-output"]
 here, time = device.here(), pick(cpu=32, gpu=32, tiny=8)
@@ -395,7 +397,7 @@ own = {
 }
 
 # %% [markdown]
-# From each link by itself: the gain of each alone, and of all three.
+# From these times Amdahl's law predicts what the step gains from each link alone, and from all three.
 
 # %% tags=["nbval-ignore-output"]
 total_s = sum(before for before, _ in own.values())
@@ -449,9 +451,9 @@ _ = plots.gain_by_link(results.shown(LAB, rows))
 # %% [markdown]
 # ### Explain
 #
-# The batch made ready beforehand is free, and gave nothing: its link had no share. The whole
-# came out where Amdahl put it. Not every link is crucial; measure the shares, then mend the
-# largest.
+# Making the batch ready beforehand left nothing to draw, and yet the step gained nothing: this
+# link had next to no share of its time. The whole gained what Amdahl's law predicted. Not every
+# link is crucial: measure the shares, then improve the largest.
 
 # %% tags=["nbval-ignore-output"]
 assert shares["batch drawn"] < 0.03, shares
@@ -464,9 +466,9 @@ claims.check("A-6.2", measured.lies_in(predicted / 1.3, 1.3 * predicted), found)
 #
 # ### Predict
 #
-# A server has twelve requests and room for four rows. Three of them want many tokens. A static
-# batch waits for its longest request; a continuous one lets the next request in as soon as a
-# row is free. A request's first token comes from its prompt, each other from a step.
+# A server has twelve requests, three of which want many tokens, and a batch with room for four
+# rows. A static batch waits for its longest request; a continuous one lets the next request in as
+# soon as a row is free. A request's first token comes from its prompt, each other from a step.
 
 # %%
 long, short = 12, 2
@@ -483,9 +485,9 @@ saved = len(plans["static"]) / len(plans["continuous"])
 print(f"{saved:.2f} times fewer steps")
 
 # %% [markdown]
-# Who is done leaves the batch under both rules; many static servers do not even do that. With
-# equal lengths there is nothing to win. And a step may be used better in another way: guess
-# a few tokens and let *one* pass check them all (speculative decoding). With five guesses:
+# Under both rules a request that is done leaves the batch; many static servers do not even do
+# that. With equal lengths there is nothing to gain. There is another way to make more of a step:
+# guess a few tokens and let *one* pass check them all (speculative decoding). With five guesses:
 
 # %%
 equal = [len(schedule([9] * 12, 4, join)) for join in ("static", "continuous")]
@@ -495,7 +497,7 @@ for right in 0, 50, 80, 100:
 
 # %% [markdown]
 # **How many times as fast is the continuous schedule in time, on your machine? And is a pass
-# over six tokens as cheap as one over one?**
+# over six tokens as cheap as a pass over one?**
 
 # %%
 my_guess = None  # (time saved, cost of six : one)
@@ -520,8 +522,8 @@ prompts = [
 ]  # 12 to 15 tokens
 
 # %% [markdown]
-# A batch of each size by itself says what a prefill and a step cost. The schedules then say what
-# they will take.
+# First a batch of each size, by itself, shows what a prefill and a step cost. These costs predict
+# what each schedule will take.
 
 # %% tags=["nbval-ignore-output"]
 torch.set_grad_enabled(False)
@@ -546,8 +548,8 @@ sooner = replace(gain, value=first_s["static"] / first_s["continuous"])
 print(f"continuous: time saved {gain.value:.2f}, first token sooner {sooner.value:.2f}")
 
 # %% [markdown]
-# Now the guesses. transformers looks for the last tokens in the text so far and guesses what
-# followed them there. That should be right where an answer repeats its prompt.
+# Now the guesses. transformers looks for an earlier place in the text with the same last tokens,
+# and guesses what followed there. That should be right where an answer repeats its prompt.
 
 # %% tags=["nbval-ignore-output"]
 told = load.text("test")[:160]
@@ -593,11 +595,12 @@ _ = plots.counted_and_timed(results.shown(LAB, rows))
 # %% [markdown]
 # ### Explain
 #
-# The steps came out as planned, and time fell as the costs said. A step has a part that each
-# row adds to and a part that is there anyway. Only the second is saved, and those who join late
-# bring prefills of their own. On a GPU the second part should be nearly all of a step; on a CPU
-# it is not, and time falls less than the count. The first token comes sooner, if less than the
-# steps say (prefills take time as well): short requests no longer wait for a long one.
+# The steps came out as planned, and the time fell as the costs predicted. A step has a part that
+# grows with each row and a part that is there anyway. A saved step saves only the second part, and
+# requests that join late need prefills of their own. On a GPU the second part should be nearly all
+# of a step; on a CPU it is not, so the time falls less than the count. The first token comes sooner,
+# because short requests no longer wait for a long one, but not by as much as the steps say, because
+# prefills take time as well.
 
 # %% tags=["nbval-ignore-output"]
 assert all(ratio.lies_in(0.4, 2.5) is not False for ratio in near.values()), near
@@ -607,7 +610,7 @@ assert sooner.lies_in(1.2) is not False, first_s
 # %% [markdown]
 # Guesses saved passes where the answer repeats its prompt; where it does not, you still pay for
 # the wide passes, each at the price printed above. And "a scheduling strategy" (调度策略) without a
-# name is no advice: the same switch saved many steps on this load and none on the equal one.
+# name is no advice: the same schedule saved many steps on this load and none with equal lengths.
 
 # %% tags=["nbval-ignore-output"]
 alike = [sum(map(int.__eq__, a.tokens, b.tokens)) for a, b in spoken.values()]
@@ -623,7 +626,7 @@ claims.check("B-3.1.1a", steps > 1.5 and equal[0] == equal[1], found)
 # ## Your turn
 #
 # **1. Predict.** A fifth of a step's time goes to the optimizer. A fused one takes a quarter of
-# it. How many times as fast is the step?
+# that time. How many times as fast is the step?
 
 # %%
 my_gain = None  # your answer
@@ -670,5 +673,5 @@ for right, guesses, price in (0.6, 4, 1.5), (0.1, 4, 1.5), (0.9, 1, 1.2):
     print(f"{right:g} right, {guesses} guesses at {price:g}: {said:.2f} times as fast")
 
 # %% [markdown]
-# **Takeaway:** busy is not working. Count what is done a second, find the share of each part,
+# **Takeaway:** busy is not working. Count what is done in a second, find the share of each part,
 # and name the schedule before you praise it.
