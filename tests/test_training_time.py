@@ -27,6 +27,15 @@ def test_rows_are_what_was_published():
     assert row.tokens_per_s == pytest.approx(3083)
 
 
+def test_rows_are_kept_out_by_a_rule_and_told():
+    assert len(ROWS) == 27
+    small = published(training_time.SMALLER)
+    assert len(small) == 10
+    assert {r.shape.params for r in small} == {1_836_828_672}  # as the rows say
+    found = training_time.ratios(fit(ROWS), small)
+    assert 0.15 < min(found) < max(found) < 0.7
+
+
 def test_a_fit_finds_what_made_the_rows():
     pace = Pace(0.4, {"lora": 5.0, "qlora": 20.0})
     made = [
