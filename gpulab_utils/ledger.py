@@ -30,9 +30,12 @@ def weights(model) -> list[torch.Tensor]:
 
 
 def states(optimizer) -> list[torch.Tensor]:
-    """What the optimizer keeps from step to step; nothing before its first step."""
+    """What the optimizer keeps from step to step; nothing before its first step.
+
+    Each tensor once: bitsandbytes names two tables in the state of every parameter.
+    """
     kept = (value for of in optimizer.state.values() for value in of.values())
-    return [value for value in kept if isinstance(value, torch.Tensor)]
+    return list({id(v): v for v in kept if isinstance(v, torch.Tensor)}.values())
 
 
 def step(model, optimizer, ids, lower: AbstractContextManager = PLAIN, before=None):
