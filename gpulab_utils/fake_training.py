@@ -1,8 +1,9 @@
 """What does a training step of 13 billion weights keep alive? Run it, without the memory.
 
-Fake tensors have a shape and a type and no values: torch runs the real `transformers`
-model, its backward and the optimizer, and only the bytes are real. Adapters, NF4 and 8-bit
-Adam are those of `fake_layers`. Everything stands on fake `cpu` tensors.
+Fake tensors have a shape and a type and no values. torch runs the real `transformers`
+model on them, its backward and torch's own optimizers, and the ledger books bytes that a
+real run would take. Adapters, NF4 and 8-bit Adam are stand-ins of the same size
+(`fake_layers`): PEFT and bitsandbytes refuse fake tensors. All of them are on the CPU.
 """
 
 from contextlib import contextmanager
@@ -136,8 +137,9 @@ def _known(mode: str) -> str:
 class Line:
     """Bytes of every phase and category at two depths, and by a line at any other.
 
-    Exact where the peak of a phase is the same moment at both depths; where a category
-    would be negative it is not, and `at` raises `ValueError`.
+    `low` and `high` are (number of layers, peaks in bytes by phase). Exact where the peak
+    of a phase is the same moment at both depths; where a category would be negative it is
+    not, and `at` raises `ValueError`.
     """
 
     low: tuple[int, dict[str, Peak]]

@@ -38,7 +38,10 @@ def _calm():
 
 
 def lower():
-    """Autocast to this machine's 16-bit type: what `plan` assumes of adapters."""
+    """Autocast to this machine's 16-bit type: what `plan` assumes of adapters.
+
+    On a card without bf16 that is fp16, and no loss is scaled: tiny gradients are lost.
+    """
     import torch
 
     here = device.here()
@@ -161,6 +164,17 @@ def optimizer(model, lr: float = 1e-3):
     return torch.optim.AdamW(trained, lr=lr, foreach=True)
 
 
+def ramp(step: int, warm: int) -> float:
+    """Share of the learning rate at `step`, counted from 0, of `warm` steps of warm-up.
+
+    >>> [ramp(step, 4) for step in range(6)]
+    [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
+    >>> ramp(0, 0)
+    1.0
+    """
+    return min(1.0, (step + 1) / warm) if warm else 1.0
+
+
 def train(model, windows, adam, lower, batch: int = 2) -> list[float]:
     """One step for each `batch` rows of `windows` [n, time]: the losses, in order."""
     model.train()
@@ -184,10 +198,19 @@ def merged(model):
     """The base with the adapters added to its weights, in place; no PEFT is left in it.
 
     Where the base is in NF4 the sum is rounded to NF4 again, which undoes small changes:
-    merge into `unpacked(base)` instead.
+    merge into `unpacked(base)` instead, or into the 16-bit weights and score the result.
     """
     with _calm():
         return model.merge_and_unload().eval()
+
+
+def codes(model):
+    """Every 4-bit code of a packed model, in a row [n] of numbers from 0 to 15."""
+    import torch
+
+    rows = [base.weight.data.flatten() for *_, base in _linears(model)]
+    both = torch.cat(rows)  # two codes a byte
+    return torch.cat([both >> 4, both & 15])
 
 
 def logits(model, ids):

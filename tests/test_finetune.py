@@ -86,6 +86,17 @@ def test_qlora_merges_into_what_it_was_trained_on(qlora):
     assert off(narrow) > 20 * off(wide)
 
 
+def test_codes_by_hand():
+    made = base()
+    layer = made.model.layers[0].self_attn.q_proj  # the first of all
+    layer.weight.data.zero_()[0, :2] = torch.tensor([1.0, -1.0])  # NF4's last and first
+    told = finetune.codes(finetune.packed(made))
+    wide = made.config.intermediate_size
+    assert told.numel() == 2 * (4 * WIDTH * WIDTH + 3 * WIDTH * wide)
+    assert (told.min(), told.max()) == (0, 15)
+    assert [told[0].item(), told[told.numel() // 2].item()] == [15, 0]
+
+
 def test_scoring_first_costs_no_gradient():
     """bitsandbytes would repack for AVX512 in eval mode, and lose the gradient after it."""
     model = finetune.adapted(finetune.packed(base(torch.bfloat16)))
