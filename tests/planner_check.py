@@ -10,6 +10,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from gpulab_utils.progress import progress
+
 import bitsandbytes
 import fake_specs
 import torch
@@ -22,12 +24,14 @@ def main(shapes: int = 200, target: str = "") -> int:
     transformers.logging.set_verbosity_error()
     found = {}
     for mode in fake_specs.MODES:
-        errors = []
-        for seed in range(1000, 1000 + shapes):
+        errors = {}
+        for seed in progress(range(1000, 1000 + shapes), mode):
             spec = fake_specs.spec(mode, seed, deep=True)
-            errors.append(predicted(spec) / peak_bytes(spec) - 1)
-        found[mode] = summary(errors) | {"shapes": shapes}
-        print(mode, {k: round(v, 5) for k, v in found[mode].items()}, flush=True)
+            errors[seed] = predicted(spec) / peak_bytes(spec) - 1
+        found[mode] = summary(list(errors.values())) | {"shapes": shapes}
+        worst = max(errors, key=lambda seed: abs(errors[seed]))
+        told = {k: round(v, 5) for k, v in found[mode].items()}
+        print(mode, told, f"worst: seed {worst}, {errors[worst]:+.2%}", flush=True)
     versions = {m.__name__: m.__version__ for m in (torch, transformers, bitsandbytes)}
     text = json.dumps({"date": str(datetime.date.today()), "versions": versions, **found})
     if target:
