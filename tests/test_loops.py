@@ -4,6 +4,7 @@ import dataclasses
 import io
 import itertools
 import os
+import re
 from contextlib import redirect_stderr
 from types import SimpleNamespace
 
@@ -121,6 +122,22 @@ def test_a_checkpoint_of_other_parts_is_refused(tmp_path):
         loops.load(tmp_path / "c.pt", {"model": parts()[0]})
 
 
+@pytest.mark.parametrize("other", [{"batch": 2}, {"seed": 1}, {"n": 20}])
+def test_a_checkpoint_of_other_batches_is_refused(tmp_path, other):
+    """Its next batch would be another one, without a word."""
+    how = {"batch": 4, "seed": 0, "n": 22}
+
+    def fit(batch, seed, n):
+        model, optimizer, _ = parts()
+        asked = {"batch": batch, "seed": seed, "epochs": 3, "keep": tmp_path / "c.pt"}
+        return loops.fit(model, optimizer, data(n), loss_of, every=5, **asked)
+
+    told, made = fit(**how), {"batch": 4, "seed": 0, "items": 22}
+    with pytest.raises(ValueError, match=re.escape(str(made))):
+        fit(**how | other)
+    assert fit(**how) == told, "the file is as it was"
+
+
 def test_each_epoch_has_each_item_once_in_another_order():
     flat = lambda *which: list(itertools.chain(*loops.order(22, 4, *which)))  # noqa: E731
     first, second = flat(0, 0), flat(0, 1)
@@ -143,6 +160,26 @@ def test_a_nan_is_caught_and_the_last_good_checkpoint_stays(tmp_path):
     step, losses = loops.load(keep, {"model": model, "optimizer": optimizer})
     assert (step, len(losses)) == (5, 1)
     assert all(p.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize(("bad", "kept"), [(5, None), (10, 5)])
+def test_a_bad_gradient_of_the_last_step_is_not_saved(tmp_path, bad, kept):
+    """The loss is finite and its gradient is not: the weights are ruined after the loss."""
+    model, optimizer, _ = parts()
+    calls = itertools.count(1)
+
+    def loss(model, batch):
+        root = sum((p * 0).sum().sqrt() for p in model.parameters())  # 0, its gradient nan
+        return loss_of(model, batch) + (root if next(calls) == bad else 0)
+
+    keep = tmp_path / "c.pt"
+    holds = f"{keep} still holds step {kept}" if kept else "no step is kept"
+    with pytest.raises(loops.Diverged, match=f"weights became inf or nan .*{holds}"):
+        loops.fit(model, optimizer, data(), loss, batch=4, epochs=3, every=5, keep=keep)
+    assert keep.exists() == bool(kept)
+    if kept:
+        assert loops.load(keep, {"model": model, "optimizer": optimizer})[0] == kept
+        assert all(p.isfinite().all() for p in model.parameters())
 
 
 def test_too_large_a_rate_is_caught_without_a_checkpoint():
@@ -173,6 +210,13 @@ def test_scores_weigh_items_where_a_mean_of_batches_does_not():
     means = [(x.argmax(1) == y).float().mean().item() for x, y in batches]
     assert sum(means) / len(means) == 0.75
     assert model.training, "left as it was"
+
+
+def test_a_module_that_was_frozen_stays_so_when_the_model_is_scored():
+    model, *_ = parts()
+    model[1].eval()
+    loops.evaluate(model, [data().tensors])
+    assert [m.training for m in model.modules()] == [True, True, False, True]
 
 
 def test_scores_of_a_language_model_and_of_nothing():
@@ -255,6 +299,17 @@ def test_parts_of_a_step_make_up_the_whole_and_a_slow_loader_shows():
     assert loops.parts(slow, rung, samples=64)["loader"] > 0.5
 
 
+def test_parts_of_a_step_tell_a_slow_update():
+    class Slow(torch.optim.Optimizer):
+        def step(self, closure=None):
+            sum(range(4 * 10**6))
+
+    slow = lambda params, lr, fused: Slow(params, {"lr": lr})  # noqa: E731
+    task = dataclasses.replace(loops.CNN, optimizer=slow)
+    rung = dataclasses.replace(loops.CNN.base, batch=32)
+    assert loops.parts(task, rung, samples=64)["update"] > 0.5
+
+
 def test_kernels_are_told_by_sample_and_the_library_does_most():
     """Two convolutions and two products forward and backward; pooling is in the rest."""
     run = loops.Run(loops.CNN, dataclasses.replace(loops.CNN.base, batch=32))
@@ -302,6 +357,23 @@ def test_the_loss_is_asked_for_no_more_often_than_told():
     assert run.losses == pytest.approx(
         [sum(every.losses[:5]) / 5, sum(every.losses[5:]) / 5]
     )
+
+
+@pytest.mark.parametrize("to_device", [True, False])
+def test_whether_memory_is_pinned_does_not_depend_on_how_a_batch_is_cut(
+    monkeypatch, to_device
+):
+    """Else the rung that cuts batches at once would change two things on a GPU."""
+    asked, scope = [], loops.Run._endless.__globals__
+    real = scope["DataLoader"]
+    noted = lambda *a, pin_memory, **k: (asked.append(pin_memory), real(*a, **k))[1]  # noqa: E731
+    monkeypatch.setitem(scope, "DataLoader", noted)
+    for gather in (False, True):
+        rung = loops.Rung(gather=gather, to_device=to_device)
+        run = loops.Run(loops.CNN, rung, data=few(loops.CNN, 8))
+        run.place = torch.device("cuda")  # no tensor goes there: only the loader is asked
+        next(run.batches)
+    assert asked == [to_device] * 2
 
 
 def test_a_run_tells_how_many_samples_its_whole_batches_had():

@@ -72,6 +72,6 @@ class Run:
                 RandomSampler(data, generator=draw), self.rung.batch, False
             )
             how = {"sampler": order, "batch_size": None}
-        pinned = self.rung.gather and self.rung.to_device and self.place.type == "cuda"
+        pinned = self.rung.to_device and self.place.type == "cuda"
         while True:
             yield from DataLoader(data, **how, generator=draw, pin_memory=pinned)

@@ -22,7 +22,7 @@ class Rung:
     on: str = ""  # the rung that it changes one thing of
     batch: int = 4
     lr: float = 0.001
-    to_device: bool = False  # article B computes on the CPU, whatever there is
+    to_device: bool = False  # from pinned memory; article B stays on the CPU
     gather: bool = False  # a batch is cut out at once, not put together item by item
     item_every: int = 1  # every how many steps the loss is asked for
     channels_last: bool = False
@@ -100,7 +100,7 @@ _SAME = (
     ("autocast", {"autocast": True}),
     ("fused optimizer", {"fused": True}),
 )
-_LAST = ("compile", {"compiled": True})  # last: each batch size compiles anew
+_LAST = ("compile", {"compiled": True})  # last: another batch would compile again
 # All rates but article B's were chosen by `rates`, on held-out training data. A rate that
 # grows with the batch (Goyal et al. 2017, arXiv:1706.02677, section 2.1) would be 0.008 and
 # 0.02 for the CNN. Batches of 160 end worse there than the base does, whatever the rate.

@@ -19,7 +19,7 @@ class Score:
 def evaluate(model: torch.nn.Module, batches: Iterable) -> Score:
     """Score `model` on (inputs, labels); labels have any shape, classes come last.
 
-    Batches go to the model's device, one answer comes back at the end, and the model is
+    Batches go to the model's device, one answer comes back at the end, and each module is
     left in the mode it was in. Raises `ValueError` where there is nothing to score.
 
     >>> right = torch.nn.Identity()
@@ -28,7 +28,7 @@ def evaluate(model: torch.nn.Module, batches: Iterable) -> Score:
     (0.75, 4)
     """
     place = next((p.device for p in model.parameters()), None)
-    was, items, sums = model.training, 0, 0
+    modes, items, sums = [(m, m.training) for m in model.modules()], 0, 0
     model.eval()
     try:
         with torch.inference_mode():
@@ -42,7 +42,8 @@ def evaluate(model: torch.nn.Module, batches: Iterable) -> Score:
                 sums = sums + torch.stack([right.double(), loss.double()])
                 items += labels.numel()
     finally:
-        model.train(was)
+        for module, was in modes:  # train() would switch a frozen child as well
+            module.training = was
     if not items:
         raise ValueError("no batch to score: is the loader empty, or used up?")
     right, loss = (sums / items).tolist()
