@@ -1,9 +1,10 @@
 """Which learning rate does a rung need? Asked of data that no score is read from.
 
-The rule: every fifth item of the training data is held out. The rung trains on the others,
-with as many samples as the ladder does later, at each rate of a grid of doublings, over
-seeds that the ladder does not use. The rate with the least mean loss on the held-out items
-wins. `python -m gpulab_utils.loops cnn` (or gpt) does it for the rates of `rungs`.
+The rule: every fifth item of the training data is held out. The rung trains on the others
+at each rate of a grid of doublings, over seeds that the ladder does not use. The rate with
+the least mean loss on the held-out items wins. `python -m gpulab_utils.loops cnn` (or gpt)
+does it for the rates of `rungs`: the CNN trains on as many samples as the ladder does, the
+GPT of the CPU's size on 400 windows.
 """
 
 import math

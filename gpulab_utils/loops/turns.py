@@ -19,6 +19,7 @@ from torch.utils.benchmark import set_torch_threads
 from torch.utils.data import DataLoader
 
 TEXT = "article's text"
+LIBRARY = "convolution", "mm", "linear", "scaled_dot_product"  # in an event's name
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Turns:
 
     seconds: dict[str, list[float]]
     first_s: dict[str, float]  # wall; a compiled rung compiles in it, others warm up
-    kernels: dict = field(default_factory=dict)  # of a compiled rung and the one below
+    kernels: dict = field(default_factory=dict)  # µs a sample; compiled, and the one below
 
     def per_s(self, rung: str) -> float:
         """Samples a second, the median of the rounds.
@@ -121,14 +122,14 @@ def _text(task: Task, samples: int):
 
 
 def _kernels(run: Run, samples: int) -> dict[str, float]:
-    """Microseconds a sample in the library's convolutions and products, and in the rest."""
+    """Microseconds a sample in the library (`LIBRARY`), and in the rest."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CPU]) as seen:
         done = run(samples)
     told = {"library": 0.0, "rest": 0.0}
     for event in seen.key_averages():
-        library = any(word in event.key for word in ("convolution", "mm", "linear"))
+        library = any(word in event.key for word in LIBRARY)
         told["library" if library else "rest"] += event.self_cpu_time_total / done
     return told
 
