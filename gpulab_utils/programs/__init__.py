@@ -51,7 +51,7 @@ class End:
 
 
 def text(name: str) -> str:
-    """The program as its article prints it.
+    """The program as its article prints it. `ValueError` for any other name.
 
     >>> text("c").count("12"), text("a").splitlines()[5]
     (0, 'model = MyModel()')
@@ -66,6 +66,7 @@ def steps(name: str, every: int = 1) -> list[Step]:
     """The program as printed, then after each edit of its smallest repair.
 
     It trains on each `every`-th of the 4000 digits, which lie in order of their label.
+    Raises `ValueError` for another name, or where `every` is less than 1.
 
     >>> [step.why for step in steps("c")]  # doctest: +NORMALIZE_WHITESPACE
     ['as printed', 'forward has a body', 'the model has layers', 'the loader has data',
@@ -137,7 +138,8 @@ def _batch(sources: list[str], limit_s: float) -> list[End]:
 def launch(path: str | Path, *arguments, limit_s: float = 120):
     """Run a file in a process of its own, where this package is found; bars are shown.
 
-    Returns `subprocess.CompletedProcess` with what it said as text.
+    Returns `subprocess.CompletedProcess` with what it said as text. Raises
+    `subprocess.TimeoutExpired` after `limit_s` seconds.
     """
     env = {k: v for k, v in os.environ.items() if k not in ("CI", "PYTEST_VERSION")}
     command = [sys.executable, str(path), *map(str, arguments)]
@@ -168,7 +170,8 @@ def executed(source: str, **names) -> dict:
 def function(name: str, called: str) -> Callable:
     """A function of a program, exactly as printed, to be called here.
 
-    Program c has `train` and `inference`; it does not parse as a whole, they do.
+    Program c has `train` and `inference`; it does not parse as a whole, they do. Raises
+    `ValueError` where the program has no such function.
 
     >>> function("c", "inference").__name__
     'inference'
