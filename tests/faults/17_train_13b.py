@@ -13,6 +13,11 @@ FAULTS = [
         "assert abs(size - told) < 0.1",
     ),
     (
+        "kept += sum(t.nbytes for t in ledger.states(optimizer))",
+        "kept += 2 * sum(t.nbytes for t in ledger.states(optimizer))",
+        'assert r["kept"] <= r["peak"], r',
+    ),
+    (
         'needs = price["adamw_fused"] * params',
         'needs = price["adamw_fused"] * params / 10',
         'claims.check("A-5.2"',
@@ -90,7 +95,7 @@ FAULTS = [
         "assert abs(told_at[length] - 1) < pick(",
     ),
     (
-        "at_length[length] = qlora_peak(model, adam, length)",
+        "at_length[length] = qlora_peak(model, adam, length, before)",
         "raise torch.OutOfMemoryError",
         "assert not has_qlora or lengths[0] in at_length",
     ),
@@ -105,6 +110,11 @@ FAULTS = [
         "assert worst < 1.8",
     ),
     (
+        "training_time.published(training_time.SMALLER)",
+        "training_time.published()",
+        "assert max(below) < 1 / worst",
+    ),
+    (
         "hours[name] = 1e7 / speeds[name] / 3600",
         "hours[name] = 1e7 / speeds[name] / 60",
         "assert 1 / worst < ratio < worst",
@@ -114,6 +124,11 @@ FAULTS = [
         "train, held = many.to(here.device).split([2 * steps, 4])",
         "(train, held), test = many.to(here.device).split([2 * steps, 4]), many[:n_test]",
         "assert not learned & set(map(tuple, [*held.tolist(), *test.tolist()]))",
+    ),
+    (
+        "score(tuned(mode, rate, 4)[0], held)",
+        "score(tuned(mode, rate, 4)[0], test)",
+        "assert not scored & set(map(tuple, test.tolist()))",
     ),
     (
         "adam, lower = finetune.optimizer(model, rate), finetune.lower()",
@@ -129,6 +144,11 @@ FAULTS = [
         "files[mode] = finetune.save(model, folder / mode)\n    want[mode] = finetune.logits(model, test[:1])",
         "files[mode] = finetune.save(model, folder / mode)\n    want[mode] = finetune.logits(model, test[:1]) + 1e-3",
         "assert same[mode]",
+    ),
+    (
+        "return sum(16 * (outs + ins) * n",
+        "return sum(8 * (outs + ins) * n",
+        "assert 1 <= written < pick(",
     ),
     (
         "return made.float() if wide else made",
@@ -154,6 +174,21 @@ FAULTS = [
         "undone = 0.0",
         "undone, real = 0.0, True",
         "assert not real or undone > 0.5",
+    ),
+    (
+        "(finetune.codes(back) == finetune.codes(packed()))",
+        "(finetune.codes(back) == finetune.codes(back))",
+        "assert (0.9 if real else 0.1) < stayed < 1",
+    ),
+    (
+        'nats[mode, "merged", "16 bit"] = merged(apart)[0]',
+        'nats[mode, "merged", "16 bit"] = score(fresh("lora"), test)',
+        "assert carried > 0.5",
+    ),
+    (
+        "return finetune.unpacked(made) if wide else made",
+        "return deepcopy(base).float() if wide else made",
+        'assert strays["qlora", True] < 0.5 * strays["qlora", "16 bit"]',
     ),
     (
         "wide, thin = best[256, 0], best[64, 0]",
