@@ -14,7 +14,7 @@
 # | You will | **predict** every term of a memory bill; **decide** which wall a token meets |
 # | Before | 01_model_size, 02_bottlenecks |
 # | Minutes | 35 to read, 2 to run |
-# | CPU | 8 GiB RAM, 0.6 GB disk |
+# | CPU | 12 GiB RAM, 0.6 GB disk |
 # | GPU | 10.85 GiB VRAM |
 # | Theory | [Can a 13B model run in 12 GB?](../book/18_run_13b.md) |
 
