@@ -11,6 +11,10 @@ RIGHT = "ordered = cleared and"
 FITS = 'fits = as_printed == "RuntimeError"'
 BEST = "free = cnn_turns.ratio(loops.TEXT"
 ENDED = "by_task = {n: "
+INSIDE = (
+    "here = replace(here, tiny=False)\n"
+    "last |= {(n, grid[1]): 0.5 for n, grid in RATES.items()}\n"
+)
 KILLED = "assert died.returncode != 0"
 
 FAULTS = [
@@ -71,6 +75,12 @@ FAULTS = [
     before(FITS, "swapped = criterion(scores.mT, labels * 0)", 'claims.check("A-5.4"'),
     before('times = 13e9 / size["parameters"]', 'size["flop"] *= 2', '"B-4.2"'),
     before(
+        "inside = [min(", f'{INSIDE}last["SGD", 0.003] = 0.4', "here.tiny or all(inside)"
+    ),
+    before(
+        "inside = [min(", f'{INSIDE}last["AdamW", 0.004] = 0.4', "here.tiny or all(inside)"
+    ),
+    before(
         "states = [round(",
         'runs["SGD", 0.01] = runs["AdamW", 0.001]',
         'claims.check("B-4.7"',
@@ -106,10 +116,16 @@ FAULTS = [
     ),
     before(
         BEST,
-        "unit = Ratio(0.9, aa=1.0)\n"
+        "unit = Ratio(4.0, aa=1.0)\n"
         "gpt_turns.seconds.update({r.name: [0.5] * 8 for r in gpt})\n"
-        "gpt_turns.seconds[gpt[0].name] = [1.5] * 8",
-        "not has_none or on_gpt.lies_in(0.8, 1.6)",
+        "gpt_turns.seconds[gpt[0].name] = [1.5] * 8\n"
+        'gpt_gained["autocast"] = Ratio(0.9, aa=1.0)',
+        "not has_unit or by_format.lies_in(1.3)",
+    ),
+    before(
+        BEST,
+        'unit, gpt_gained["autocast"] = Ratio(0.9, aa=1.0), Ratio(1.6, aa=1.0)',
+        "not has_none or by_format.lies_in(0.001, 1.25)",
     ),
     before(
         "most = 1.25 / (1 - shares",
