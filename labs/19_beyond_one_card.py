@@ -48,6 +48,7 @@ if not importlib.util.find_spec("gpulab_utils"):
 import os
 import shutil
 from functools import cache
+from math import isclose
 from pathlib import Path
 from statistics import median
 
@@ -78,9 +79,10 @@ RECORDED = bool(os.environ.get("GPULAB_RECORD"))
 
 
 # %% [markdown]
-# A launch takes seconds, so the ranks do all their jobs in one. The script is
-# `gpulab_utils/workers/rank_jobs.py`; the first experiment that asks pays for its start. With a
-# card for each rank NCCL joins them; with fewer they are processes on the CPU, joined by gloo.
+# Starting ranks takes seconds, so one launch does all their jobs. The script is
+# `gpulab_utils/workers/rank_jobs.py`; the first experiment that needs it waits for its start. With
+# a card for each rank, NCCL connects the ranks; with fewer cards they are processes on the CPU,
+# connected by gloo.
 
 # %% tags=["nbval-ignore-output"]
 MANY = pick(cpu=(2, 4), gpu=(2, 4), tiny=(2,))  # ranks
@@ -116,10 +118,11 @@ def told(many):
 #
 # ### Predict
 #
-# Two ways to train with $n$ cards. **DDP**: each holds everything, takes a part of the batch, and
-# the gradients are averaged. **FSDP2**: each also holds only its part of weights, gradients and
-# optimizer, and gets a layer whole for as long as it computes with it. What does a card hold of a
-# 13B model in mixed precision (16 bytes a parameter)? What is whole for a while stands after the plus.
+# Two ways to train with $n$ cards. **DDP**: each card holds everything and takes a part of the batch,
+# and the gradients are averaged. **FSDP2**: each card also takes a part of the batch, but holds only
+# its part of weights, gradients and optimizer, and gathers a layer whole while it computes with it.
+# What does a card hold of a 13B model in mixed precision (16 bytes a parameter)? After the plus:
+# bytes that are whole only for a while.
 
 # %%
 for n in 1, 2, 4, 8:
@@ -130,7 +133,7 @@ for n in 1, 2, 4, 8:
     )
 
 # %% [markdown]
-# And of the model that this lab trains, in fp32 with AdamW?
+# And what does a rank hold of the model that this lab trains, in fp32 with AdamW?
 
 # %%
 for n in 2, 4:
@@ -148,9 +151,9 @@ my_guess = None  # (relative distance, the same or not, exactly or more)
 # %% [markdown]
 # ### Run
 #
-# Real processes, started by `torchrun` (`python -m torch.distributed.run`): two, then four. Each
-# trains the same model on the same text in one process, with DDP and with FSDP2, in 24 bits of
-# mantissa and in 53.
+# Real processes, started by `torchrun` (`python -m torch.distributed.run`): two, then four. They
+# train the same model on the same text in one process, with DDP and with FSDP2, in float32 and in
+# float64.
 
 # %% tags=["nbval-ignore-output"]
 found = {many: told(many) for many in MANY}
@@ -188,7 +191,7 @@ results.record(LAB, rows)
 
 # %% [markdown]
 # A 13B model needs cards that are not here. But one of eight ranks can be *rehearsed*: the real
-# class of `transformers` on tensors without memory, in a group that answers at once.
+# class of `transformers` runs on tensors without memory, and the seven other ranks are simulated.
 
 
 # %%
@@ -211,21 +214,22 @@ print({name: f"{n:,}" for name, n in whole.items()})
 # %% [markdown]
 # ### See
 
-# %% mystnb={"image": {"alt": "Stacked bytes of parameters, gradients and optimizer of a rank: with DDP the same for two and four ranks, with FSDP2 a half and a quarter, on the foretold bars"}} tags=["nbval-ignore-output"]
+# %% mystnb={"image": {"alt": "Stacked bytes of parameters, gradients and optimizer of a rank: with DDP the same for two and four ranks, with FSDP2 a half and a quarter, on the predicted bars"}} tags=["nbval-ignore-output"]
 _ = plots.bytes_by_rank(results.shown(LAB, rows))
 for row in (r for r in rows if r["kind"] == "losses"):
     print(
-        f"{row['way']}, {row['ranks']} ranks: {row['far']:.0e}, in 53 bits {row['far_64']:.0e}"
+        f"{row['way']}, {row['ranks']} ranks: {row['far']:.0e}, in float64 {row['far_64']:.0e}"
     )
 
 # %% [markdown]
 # ### Explain
 #
-# It is the same training: the losses agree to the last digits of fp32, and in 53 bits the distance
-# is gone, so it was rounding. DDP holds all of it in every rank, however many there are. FSDP2
-# holds a part, to the byte, and what is whole for a while does not shrink with the ranks: the root,
-# the layer at work, the next one on its way, and the gradients of one. That is the floor of FSDP2.
-# And when the launches had ended, none of their processes was left.
+# It is the same training: the losses agree to the last digits of fp32, and in float64 the distance
+# is gone, so it was rounding. With DDP every rank holds everything, however many ranks there are. With
+# FSDP2 a rank holds its part, to the byte. What is whole for a while does not shrink with more ranks:
+# the root (embedding, head, last norm), the layer that computes, the next one, which is being gathered,
+# and the gradients of one layer. Below that FSDP2 cannot go. And when the launches had ended, none of
+# their processes was left.
 
 # %% tags=["nbval-ignore-output"]
 assert left == [], left
@@ -246,10 +250,11 @@ assert sum(whole.values()) == mine.gathered
 #
 # ### Predict
 #
-# In a ring each of $n$ ranks sends $(n - 1)/n$ of a tensor to gather it or to scatter its sum, and
-# twice that to add it up everywhere (`all_reduce`: scatter the sum, then gather it). DDP adds up
-# every gradient. FSDP2 gathers every layer, gathers it again for the backward pass (unless it is
-# kept), and scatters its gradients. Of a root of 10 bytes and two layers of 20:
+# In a ring each of $n$ ranks sends $(n - 1)/n$ of a tensor to gather it (`all_gather`) or to scatter its
+# sum (`reduce_scatter`), and twice that to add it up everywhere (`all_reduce`: scatter the sum, then
+# gather it). DDP adds up every gradient. FSDP2 gathers every layer, gathers it again for the backward
+# pass (unless it is kept), and scatters the sums of its gradients. For a root of 10 bytes and two
+# layers of 20 bytes:
 
 # %%
 for call in wire.fsdp([10, 20, 20]):
@@ -267,7 +272,7 @@ for way, calls in STEP.items():
 # %% [markdown]
 # A third way divides the layer itself. **Tensor parallelism** gives each rank some columns of the
 # first matrices and the same rows of the last: the parts of its result only have to be added.
-# What crosses the wire are activations then, and the batch decides how many bytes:
+# Then activations cross the wire, and the batch decides how many bytes:
 
 # %%
 for tokens in 1, 2048:
@@ -275,14 +280,17 @@ for tokens in 1, 2048:
     print(f"{tokens:,} tokens of a 13B: {len(calls)} sums of {calls[0].n_bytes:,} bytes")
 
 # %% [markdown]
-# A step's time is foretold from three clocks: the step where nobody speaks, a line (latency plus
-# bytes over bandwidth) for each kind of call, and the calls above. Each clock repeats itself within
-# $1.25$, or the check says nothing; $1.25^3$ is nearly 2, so the band is half to double.
-# FSDP2 also copies into and out of its buffers, and AdamW walks through divided tensors. So its own
-# step apart is timed in groups of one rank each: all of the copying, and nobody to send to.
+# A step's time is predicted from the step *apart* (no rank sends), the calls above, and for each kind of
+# call a measured line (latency plus bytes over bandwidth). The prediction should lie within half to
+# double. The two step clocks must repeat within $1.25$, or the check says nothing; the lines miss
+# single points by more (`worst` in the recording).
 #
-# **How many times as long as DDP's does FSDP2's step take? And is one sum a layer enough, forward
-# and backward, when its MLP is divided?**
+# FSDP2 also copies into and out of its buffers, and AdamW walks through divided tensors. So FSDP2's
+# step apart is timed in groups of one rank each: most of the copying (a group of one copies a layer
+# once, where a gather copies it twice), and nobody to send to.
+#
+# **How many times as long as DDP's does FSDP2's step take? And when a layer's MLP is divided, is one
+# sum forward and one backward enough?**
 
 # %%
 my_guess = None  # (times, forward, backward)
@@ -303,7 +311,7 @@ for many in MANY:
         rows.append(row | {"gloo": wire.by_gloo(calls, many), "loopback": one["loopback"]})
 
 # %% [markdown]
-# The lines, from calls of four sizes that took turns with the steps:
+# The lines are fitted to calls of four sizes, which took turns with the steps:
 
 # %% tags=["nbval-ignore-output"]
 clocks = [rank["clock"] for rank in found[2]]
@@ -350,7 +358,7 @@ results.record(LAB, [*rows, own])
 # %% [markdown]
 # ### See
 
-# %% mystnb={"image": {"alt": "Bytes that all ranks sent in a step: on the loopback as many as gloo's way of scattering foretells, for FSDP2 more than the ring formulas"}} tags=["nbval-ignore-output"]
+# %% mystnb={"image": {"alt": "Bytes that all ranks sent in a step: on the loopback as many as gloo's way of scattering predicts, for FSDP2 more than the ring formulas"}} tags=["nbval-ignore-output"]
 _ = plots.wire_by_way(results.shown(LAB, rows))
 
 # %% mystnb={"image": {"alt": "Milliseconds of a step of DDP and of FSDP2: the step apart and the wire by the lines stacked, and the measured step near their top"}} tags=["nbval-ignore-output"]
@@ -359,13 +367,17 @@ _ = plots.steps_foretold(results.shown(LAB, rows))
 # %% [markdown]
 # ### Explain
 #
-# Every call was the foretold one, in the foretold order. On gloo the loopback carries more than the
-# ring's formulas: gloo scatters a sum by adding it up *everywhere* and keeping a part. NCCL does a true
-# reduce-scatter, so on cards FSDP2 costs three halves of DDP's bytes, here twice them. The step is
-# foretold by its parts, and FSDP2's own part, without a word sent, is already longer than DDP's: on a
-# model as small as this one copies and bookkeeping show.
+# FSDP2's calls were the predicted ones in kind, bytes and order. DDP's all-reduces added up to the
+# predicted bytes; its buckets are cut differently. With gloo the loopback carries more than the ring's
+# formulas say: to scatter a sum, gloo adds it up *everywhere*, and each rank keeps its part. NCCL does
+# a true reduce-scatter, so on cards FSDP2 costs nearly three halves of DDP's bytes, here nearly twice
+# them.
 #
-# The divided layer gave the values of the whole with one sum forward and one backward, and
+# Most of a step here is the step apart, so half to double would hold without the wire, too. So the next
+# cell also prints the time beyond the step apart over the predicted wire. FSDP2's step apart is longer
+# than DDP's although nothing is sent: on a model as small as this one, copies and bookkeeping show.
+#
+# The divided layer gave the values of the whole one with one sum forward and one backward, and
 # each rank held its share of the weights.
 
 # %% tags=["nbval-ignore-output"]
@@ -376,8 +388,12 @@ for row in (row for row in of_wire if row["way"] == "ddp"):
 on_loopback = [row["loopback"] / row["gloo"] for row in of_wire if row["loopback"]]
 assert all(1 <= ratio < 1.25 for ratio in on_loopback), on_loopback
 print(f"loopback counted without others' bytes: {len(on_loopback)} of {len(of_wire)} steps")
-for way, ratio in met.items():
-    print(f"{way}: measured {ratio.value:.2f} times the prediction")
+for row in (row for row in rows if row["kind"] == "step"):
+    way, beyond_s = row["way"], row["measured_s"] - row["apart_s"]
+    wire_s = sum(lines[call.kind].seconds(call.n_bytes) for call in calls_of[way])
+    assert isclose(row["wire_s"], wire_s, rel_tol=1e-6), row
+    print(f"{way}: measured {met[way].value:.2f} times the prediction,", end=" ")
+    print(f"beyond the step apart {beyond_s / wire_s:.2f} times the wire")
 assert met["ddp"].lies_in(0.5, 2) is not False, met
 assert met["fsdp"].lies_in(0.5, 2) is not False, met
 assert own_times.lies_in(1, 10) is not False, own_times
@@ -392,8 +408,8 @@ assert shares == [1] * len(shares), shares
 # ### Predict
 #
 # A training that runs for days on several cards meets both. A checkpoint has to hold all that
-# decides how it goes on: weights, Adam's states, the step, and which data were used. Of a
-# 13B that is (fp32 weights and two states):
+# decides how the training goes on: here weights, Adam's states, the step, and which data were used.
+# For a 13B the weights and states (fp32 weights and two states) are:
 
 # %%
 state = 3 * 4 * MODELS["llama-2-13b"].params
@@ -401,18 +417,19 @@ for n in 1, 2, 8:
     print(f"{n} ranks, each writes its part: {state // n:,} bytes")
 
 # %% [markdown]
-# A training of 60 steps saves after every fifth. One rank is killed early in step 12: the launcher
-# ends the others too, starts all anew, and they take over the last checkpoint.
+# A training of 60 steps saves after every fifth. One rank is killed once step 12 has begun: the
+# launcher ends the other rank too and starts both anew, and they load the last checkpoint.
 
 # %%
 EVERY, KILLED = 5, 12
 resumed = KILLED - KILLED % EVERY
 undone = list(range(resumed, KILLED + 1))
-print(f"goes on at step {resumed}: steps {undone} are done again")
+print(f"goes on at step {resumed}: steps {undone} at least are done again")
 
 # %% [markdown]
-# **Which part of the checkpoint could be left out without harm? Does the training end with the
-# same loss, to the bit? And may two ranks' checkpoint be read by four, and then by one?**
+# **Which part of the checkpoint could be left out without changing the training? Does the killed
+# training end with the same loss, to the bit? And can four ranks read a checkpoint that two wrote, and
+# then one rank that of the four?**
 
 # %%
 my_guess = None  # (part, to the bit or not, may or not)
@@ -420,8 +437,8 @@ my_guess = None  # (part, to the bit or not, may or not)
 # %% [markdown]
 # ### Run
 #
-# First the numbers of ranks. Two have saved, four have gone on and saved, and this process, alone,
-# goes on from there. Digests are of all weights and Adam states, put together.
+# First the number of ranks changes. Two have saved, four have gone on and saved, and this process,
+# alone, goes on from there. A digest is one hash of all weights and Adam states.
 
 # %% tags=["nbval-ignore-output"]
 found = {many: [rank["carry"] for rank in told(many)] for many in MANY}
@@ -443,9 +460,9 @@ assert carried <= (1e-5 if ON_CPU else 1e-3), (losses, never["losses"])
 assert all(1 <= n / (3 * 4 * sum(PARTS)) < 1.5 for n in written.values()), written
 
 # %% [markdown]
-# Then the lives. `gpulab_utils/workers/elastic.py` is a training of a small network over 960 pieces
-# of text, each once. In one process: undisturbed, stopped at step 12 and started anew, and the same
-# with a part of the checkpoint missing.
+# Then the kill. `gpulab_utils/workers/elastic.py` trains a small network on 960 pieces of text, each
+# once. First in one process: undisturbed, then stopped at step 12 and started anew, then the same with
+# a part of the checkpoint missing.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -473,10 +490,12 @@ rows = [{"kind": "without", "part": p, "loss": r["loss"]} for p, r in without.it
 assert stopped["loss"] == undisturbed["loss"] or not ON_CPU, "to the bit"
 others = [without[part]["loss"] for part in ("model", "optimizer", "step")]
 assert undisturbed["loss"] not in others, "without one of these it is another training"
-assert set(without["seen"]["seen"]) == {0, 1}, "not restored: who was used is not known"
+seen = without["seen"]  # the order follows from seed and step
+assert seen["loss"] == undisturbed["loss"] or not ON_CPU, "the same training"
+assert set(seen["seen"]) == {0, 1}, "not restored: which pieces were used is not known"
 
 # %% [markdown]
-# And a real death: two ranks under the launcher, and SIGKILL for one of them. (A recording also
+# Then a real death: two ranks under the launcher, and SIGKILL for one of them. (A recording also
 # trains two ranks undisturbed, to compare the bits.)
 
 # %% tags=["nbval-ignore-output"]
@@ -487,6 +506,11 @@ ended = kills.train(ask, [kills.Kill(rank=1, step=KILLED)], limit_s=LIMIT_S)
 unkilled = kills.train(ask, limit_s=LIMIT_S) if RECORDED else None
 order, n_steps, aim = undisturbed["order"], WINDOWS // 16, undisturbed["loss"]
 assert ended.lives == 2, ended
+before = max(step for life, step in ended.begun if life == 0)
+again = min(step for life, step in ended.begun if life == 1)
+# The last checkpoint or, where the kill fell into its writing, the one before.
+saved = range(EVERY, before + 1, EVERY)[-2:]
+assert again in saved, ended.begun
 assert set(ended.seen) == {1}, "each piece of text once"
 assert list(ended.used) == order, "in the order of the training without a kill"
 assert n_steps < ended.steps <= n_steps + 3 * EVERY, ended.begun
@@ -500,7 +524,7 @@ rows[-1] |= {"written": list(written.values()), "state": 3 * 4 * sum(PARTS)}
 results.record(LAB, rows)
 
 # %% [markdown]
-# The last way to hang: a rank that waits for ever. A launch has a time limit.
+# A rank may also hang. Each launch has a time limit.
 
 # %% tags=["nbval-ignore-output"]
 sleeper = Path(folders.folder("sleeper")) / "waits.py"
@@ -521,15 +545,18 @@ _ = plots.lives(results.shown(LAB, rows))
 # %% [markdown]
 # ### Explain
 #
-# A checkpoint in parts is read by any number of ranks: each takes what it needs, whoever wrote it, and
-# at each hand-over all bits were the same. The killed training lost a few steps of work and no piece of
-# text: each was used once, in the order of the undisturbed run. No part of the checkpoint could be left
-# out: without the weights, Adam's states or the step the loss is another one, and without the record of
-# what was seen nobody could tell that a piece was used twice.
+# Any number of ranks can read a checkpoint that is written in parts: each takes what it needs, whoever
+# wrote it, and at each hand-over all bits were the same. The killed training lost a few steps of work
+# and no piece of text: it went on from the last checkpoint, and each piece counts once, in the order of
+# the undisturbed run.
+#
+# Without the weights, Adam's states or the step it is another training. Without the record of the data
+# it is the same one, because the order follows from the seed and the step, but nothing shows that each
+# piece counted once. A training with dropout, a schedule or a loss scaler must save those states too.
 #
 # Within one process the stopped training ends with the same bits. Two ranks add in another order than
-# one process: between those the losses are compared, and between two ranks with a kill and two without one
-# the bits.
+# one process, so there only the losses are compared. The bits are compared between two ranks with a
+# kill and two without.
 
 # %% tags=["nbval-ignore-output"]
 print("steps begun:", ended.steps, "of", WINDOWS // 16)
@@ -541,20 +568,20 @@ assert left == [], left
 #
 # ### Predict
 #
-# Two questions, and the first comes first. *Does it fit?* Without a desktop on any card:
+# Two questions. First: *does it fit?* No card drives a display:
 
 # %%
 card_names = "rtx-3080-ti", "rtx-4090", "a100-sxm-80gb"
 for name in card_names:
     room = CARDS[name].usable_bytes(desktop=False)
     need = {way: ranks_needed(GROUPS, way, room) for way in ("ddp", "fsdp")}
-    print(f"{CARDS[name].name}: all of a 13B's training fits {need['fsdp']} with FSDP2")
+    print(f"{CARDS[name].name}: {need['fsdp']} cards hold a 13B's training with FSDP2")
     assert need["ddp"] == 0, "each rank of DDP holds everything, however many there are"
 
 # %% [markdown]
-# *Is it sooner done?* $n$ cards share the computing of a step of $t$ tokens, $6 P t / F$ seconds for $P$
-# parameters at $F$ FLOP/s, and wait for the wire. DDP in 16 bit sends $2 (n-1)/n \cdot 2P$
-# bytes at $W$ bytes/s. It ends sooner than one card if
+# Then: *is it done sooner?* $n$ cards share the computing of a step of $t$ tokens, $6 P t / F$ seconds
+# for $P$ parameters at $F$ FLOP/s, and then wait for the wire. With gradients in 2 bytes, DDP sends
+# $2 (n-1)/n \cdot 2P$ bytes at $W$ bytes/s. It ends sooner than one card if
 
 # %% [markdown]
 # $$ \begin{aligned} \frac{2 (n-1)}{n} \cdot \frac{2 P}{W} &< \left(1 - \frac{1}{n}\right) \frac{6 P t}{F} \\
@@ -569,7 +596,7 @@ print(f"{card.name}: {2 / 3 * reached / bus:.0f} tokens a step, all cards togeth
 # %% [markdown]
 # Neither $P$ nor $n$ is left in it. **Which of these change the break-even: a larger model, more cards,
 # FSDP2 in place of DDP, NVLink in place of PCIe? And how many tokens do 8 cards need to be $6.4$ times
-# as quick as one?**
+# as fast as one?**
 
 # %%
 my_guess = None  # (model, cards, way, road; tokens)
@@ -613,8 +640,8 @@ by_number = [
 print([round(n) for n in by_number])
 
 # %% [markdown]
-# The same sum for the ranks of this machine, from the constants that the second experiment measured:
-# its line for an all-reduce, and what a rank computes while the others compute too.
+# The same for the ranks of this machine, in fp32 (4 bytes a gradient), with the constants of the second
+# experiment: its line for an all-reduce, and what a rank computes while the other computes too.
 
 # %% tags=["nbval-ignore-output"]
 clocks = [rank["clock"] for rank in told(2)]
@@ -624,10 +651,12 @@ sums_s = [
     for n in SIZES
 ]
 line, n_params = fit.line(SIZES, sums_s), sum(gpt.parts(**MODEL))
-a_token_s = alone_s / (8 * 64 / 2)  # each of two ranks had half of the batch
+job = JOBS["clock"]
+a_token_s = alone_s / (job["batch"] * job["time"] / 2)  # each rank had half of the batch
 wait_s = line.seconds(4 * n_params)
 here_even = wait_s / (1 - 1 / 2) / a_token_s
 by_rates = 4 / 3 * (6 * n_params / a_token_s) / line.bytes_per_s  # 4 bytes a gradient here
+assert isclose(here_even, by_rates + 2 * line.latency_s / a_token_s), "and the latency"
 print(f"two ranks here: {here_even:,.0f} tokens a step, without latency {by_rates:,.0f}")
 row = {"kind": "pays", "even": here_even, "by_rates": by_rates, "ranks": 2}
 row |= {"flop_per_s": 6 * n_params / a_token_s, "bytes_per_s": line.bytes_per_s}
@@ -651,12 +680,14 @@ _ = plots.gain_by_tokens(curves)
 # %% [markdown]
 # ### Explain
 #
-# The break-even knows two rates: FLOP/s and bytes/s. Not the model, whose parameters are computed with
-# and sent alike (but a mixture of experts sends all and computes a few), and not the number of cards. FSDP2 in 16 bit sends three halves of the bytes and needs
-# three halves of the tokens; NVLink needs fewer by as much as it carries more. But to break even is not to
-# gain: most of what n cards could give takes several times the tokens, and the more cards the more.
-# Where the batch is small, gradients of several batches are added up before they are sent
-# ([lab 11](11_libraries.ipynb)).
+# The break-even depends on two rates: FLOP/s and bytes/s. The model drops out, because computing and
+# sending both grow with its parameters (but a mixture of experts sends all and computes with a few), and
+# so does the number of cards. FSDP2 in 16 bit sends nearly three halves of the bytes and needs nearly
+# three halves of the tokens; NVLink needs fewer by nearly as much as it carries more.
+#
+# But breaking even gains nothing: $0.8\,n$ takes $4 (n - 1)$ times the tokens. With DDP, where the batch
+# is small, gradients of several batches are added up before they are sent ([lab 11](11_libraries.ipynb)).
+# FSDP2 still gathers the weights for each of those batches.
 
 # %%
 assert max(by_model.values()) < 1.05 * min(by_model.values()), by_model
@@ -669,6 +700,9 @@ assert 1.45 < three_halves < 1.55, three_halves
 times = tokens("A100, PCIe", 2) / tokens("A100, NVLink", 2)
 rates = [pays.published()[roads[label][1]]["bus_bytes_per_s"] for label in roads]
 assert 0.7 < times / (rates[2] / rates[1]) < 1, "fewer by nearly what it carries more"
+for n in 2, 4, 8:
+    even, most = tokens("A100, PCIe", n), tokens("A100, PCIe", n, at_least=0.8 * n)
+    assert isclose(most, 4 * (n - 1) * even), (n, most, even)
 crossed = [next(t for t, g in points if g >= 1) for points in curves.values()]
 formula = [tokens(label, n) for label in ("A100, PCIe", "A100, NVLink") for n in (2, 4, 8)]
 assert crossed == [next(t for t in steps if t >= even) for even in formula], crossed
@@ -677,7 +711,7 @@ assert crossed == [next(t for t in steps if t >= even) for even in formula], cro
 # ## Your turn
 #
 # **1. Predict.** A 7B model (6.74 billion parameters) is trained in mixed precision with FSDP2 over 4
-# cards. How many bytes of weights, gradients and optimizer does each hold, once nothing is gathered?
+# cards. How many bytes of weights, gradients and optimizer does each hold while nothing is gathered?
 
 # %%
 my_bytes = None  # your answer
@@ -689,8 +723,8 @@ print(f"{n_bytes:,} bytes")
 
 # %% [markdown]
 # **2. Decide.** Write `way(parts, ranks, room)` for cards of `room` bytes each: `"one"` if there is one
-# and it holds the training (`held(...).total`), `"ddp"` if each of several can hold what DDP
-# asks for, `"fsdp"` if only what FSDP2 does, else `"no"`.
+# card and it can hold the training (`held(...).total`), `"ddp"` if each of several cards can hold what
+# DDP needs, `"fsdp"` if they can hold only what FSDP2 needs, else `"no"`.
 
 # %%
 my_way = None  # your function
@@ -717,9 +751,9 @@ assert answers == ["one", "ddp", "no", "fsdp", "no"], answers
 print(answers)
 
 # %% [markdown]
-# **3. Predict.** A checkpoint takes $20$ s, a kill comes every 6 hours on average, and half of the time
-# between two checkpoints is lost with it. After how many seconds should you save, so that saving
-# and losing together cost least? (Young: the root of twice the product.)
+# **3. Predict.** A checkpoint takes $20$ s. A kill comes every 6 hours on average and loses half of the
+# time between two checkpoints. After how many seconds should you save, so that saving and losing
+# together cost least? (Young: the root of twice the product.)
 
 # %%
 my_seconds = None  # your answer
@@ -740,5 +774,6 @@ print(f"{best:.0f} s")
 
 # %% [markdown]
 # **Takeaway:** first ask whether it fits (DDP divides nothing, FSDP2 all but a layer or two), then from
-# how many tokens a step it pays: two thirds of FLOP/s over bytes/s. And save all that decides
-# how the training goes on, so that a dead rank costs minutes and no data.
+# how many tokens a step it pays: two thirds of the FLOP/s your training reaches over the bytes/s your
+# link reaches (DDP, 16-bit gradients, nothing overlapped). And save all that decides how the training
+# goes on, so that a dead rank costs a few steps and no data.

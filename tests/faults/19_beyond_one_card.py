@@ -75,6 +75,11 @@ FAULTS = [
         "own_times.lies_in(1, 10)",
     ),
     (
+        "foretold = [pays.foretold(apart_s, calls, lines) for apart_s in apart]",
+        "foretold = list(apart)",  # nothing was sent
+        'isclose(row["wire_s"], wire_s, rel_tol=1e-6)',
+    ),
+    (
         '(each[0]["forward"], each[0]["backward"])',
         '(each[0]["forward"], 2 * each[0]["backward"])',  # the input not prepared
         "each == ([activations], [activations])",
@@ -119,7 +124,17 @@ FAULTS = [
     (
         "part: lived(KILLED, tuple(p for p in elastic.PARTS if p != part))",
         'part: lived(KILLED, tuple(p for p in elastic.PARTS if p != part or p == "seen"))',
-        'set(without["seen"]["seen"]) == {0, 1}',
+        'set(seen["seen"]) == {0, 1}',
+    ),
+    (
+        "part: lived(KILLED, tuple(p for p in elastic.PARTS if p != part))",
+        'part: lived(KILLED, tuple(p for p in elastic.PARTS if p not in (part, "optimizer")))',
+        'seen["loss"] == undisturbed["loss"]',
+    ),
+    (
+        'ask = {"many": WINDOWS, "every": EVERY, "pause_s": 0.05}',
+        'ask = {"many": WINDOWS, "every": 100, "pause_s": 0.05}',  # no checkpoint to go on from
+        "assert again in saved",
     ),
     (
         "order, n_steps, aim =",
@@ -200,6 +215,16 @@ FAULTS = [
         "work = [pays.compute_s(shape, CARDS[name], t) for t in steps]",
         "work = [pays.compute_s(shape, CARDS[name], t, efficiency=1) for t in steps]",
         "crossed == [next(t for t in steps if t >= even)",
+    ),
+    (
+        "by_rates = 4 / 3 * (6 * n_params",
+        "by_rates = 2 / 3 * (6 * n_params",  # as if 2 bytes a gradient
+        "isclose(here_even, by_rates + 2 * line.latency_s / a_token_s)",
+    ),
+    (
+        'tokens("A100, PCIe", n), tokens("A100, PCIe", n, at_least=0.8 * n)',
+        'tokens("A100, PCIe", n), tokens("A100, PCIe", n, at_least=0.6 * n)',
+        "isclose(most, 4 * (n - 1) * even)",
     ),
     # Your turn
     ("my_bytes = None", "my_bytes = 2 * 6_740_000_000 // 4", "my_bytes in (None, n_bytes)"),
