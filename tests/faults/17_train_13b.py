@@ -176,14 +176,14 @@ FAULTS = [
         "assert not real or undone > 0.5",
     ),
     (
-        "(finetune.codes(back) == finetune.codes(packed()))",
-        "(finetune.codes(back) == finetune.codes(back))",
+        "old, new = finetune.codes(packed()), finetune.codes(back)",
+        "old, new = finetune.codes(back), finetune.codes(back)",
         "assert (0.9 if real else 0.1) < stayed < 1",
     ),
     (
         'nats[mode, "merged", "16 bit"] = merged(apart)[0]',
         'nats[mode, "merged", "16 bit"] = score(fresh("lora"), test)',
-        "assert carried > 0.5",
+        "assert carried > 0.4",
     ),
     (
         "return finetune.unpacked(made) if wide else made",
