@@ -13,7 +13,7 @@
 # | --- | --- |
 # | You will | **write** int8, NF4 and int4 yourself, equal to the libraries; **decide** which format a model can afford |
 # | Before | 02_bottlenecks, 18_run_13b |
-# | Minutes | 45 to read, 1 to run, 7 to record |
+# | Minutes | 45 to read, 1 to run, 5 to record |
 # | CPU | 6 GiB RAM, 0.6 GB disk |
 # | GPU | 6 GiB VRAM |
 # | Theory | [What do eight and four bits save, and what do they cost?](../book/13_quantization.md) |

@@ -13,7 +13,7 @@
 # | --- | --- |
 # | You will | **predict** the bytes and the time of a pruned model; **decide** what to take out, and whether training brought it back |
 # | Before | 02_bottlenecks |
-# | Minutes | 45 to read, 1 to run, 5 to record |
+# | Minutes | 45 to read, 1 to run, 4 to record |
 # | CPU | 6 GiB RAM, 0.6 GB disk |
 # | GPU | 8 GiB VRAM |
 # | Theory | [When does a smaller model really get smaller?](../book/14_pruning.md) |

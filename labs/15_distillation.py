@@ -13,7 +13,7 @@
 # | --- | --- |
 # | You will | **measure** what a teacher's outputs add, with an interval; **count** what the teacher costs |
 # | Before | 13_quantization, 14_pruning |
-# | Minutes | 45 to read, 1 to run, 8 to record |
+# | Minutes | 45 to read, 1 to run, 6 to record |
 # | CPU | 6 GiB RAM, 0.6 GB disk |
 # | GPU | 8 GiB VRAM |
 # | Theory | [Can a small model learn what the large one knows?](../book/15_distillation.md) |

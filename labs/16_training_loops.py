@@ -13,7 +13,7 @@
 # | --- | --- |
 # | You will | **repair** three programs; **measure** what each change of a loop is worth |
 # | Before | 09_data_loading, 12_memory |
-# | Minutes | 50 to read, 1.25 to run, 7 to record |
+# | Minutes | 50 to read, 1.25 to run, 5 to record |
 # | CPU | 3 GiB RAM, no disk |
 # | GPU | 8 GiB VRAM |
 # | Theory | [What do the articles' loops do?](../book/16_training_loops.md) |

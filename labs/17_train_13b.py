@@ -13,7 +13,7 @@
 # | --- | --- |
 # | You will | **predict** the bytes of a training step, and of 40 layers from two; **decide** where trained adapters go |
 # | Before | 12_memory, 13_quantization |
-# | Minutes | 50 to read, 1.2 to run, 6 to record |
+# | Minutes | 50 to read, 1.2 to run, 5 to record |
 # | CPU | 6 GiB RAM, 0.6 GB disk |
 # | GPU | 12 GiB VRAM |
 # | Theory | [What does it take to train 13 billion weights?](../book/17_train_13b.md) |
