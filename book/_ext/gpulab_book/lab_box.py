@@ -54,7 +54,7 @@ def add(app, doctree) -> None:
     box += _links(app.config.html_theme_options, lab)
     runs = recorded(Path(app.srcdir), lab)
     box += _paragraph(
-        "Running all of it took:" if runs else "Not recorded on any machine yet."
+        "Recording all of it took:" if runs else "Not recorded on any machine yet."
     )
     if runs:
         items = (nodes.list_item("", _paragraph(cost(where))) for where in runs)
