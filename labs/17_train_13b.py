@@ -65,6 +65,7 @@ from gpulab_utils import (
     ledger,
     load,
     memory,
+    packing,
     pick,
     plan,
     plots,
@@ -472,7 +473,7 @@ if has_qlora:
         torch.cuda.empty_cache()
         before, reserved = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
     with memory.cap(usable + reserved):  # a cap binds what is reserved
-        model = finetune.adapted(finetune.random_packed(made)).train()
+        model = finetune.adapted(packing.random_packed(made)).train()
         adam = finetune.optimizer(model)
         for length in lengths:
             try:
@@ -676,14 +677,14 @@ assert not learned & set(map(tuple, [*held.tolist(), *test.tolist()])), "held ou
 @cache
 def packed():
     """The base in NF4, packed once."""
-    return finetune.packed(deepcopy(base))
+    return packing.packed(deepcopy(base))
 
 
 def fresh(mode, wide=False):
     """The base as `mode` keeps it (16 bit, NF4), or in fp32 what that stands for."""
     if mode == "qlora":
         made = deepcopy(packed())
-        return finetune.unpacked(made) if wide else made
+        return packing.unpacked(made) if wide else made
     made = deepcopy(base)
     return made.float() if wide else made
 
@@ -773,7 +774,7 @@ for mode in modes:
         strays[mode, wide] = strayed(apart, mode)
         nats[mode, "merged", wide], *moved[mode, wide] = merged(apart)
     if mode == "qlora":  # `back` is in NF4 again, in place
-        old, new = finetune.codes(packed()), finetune.codes(back)
+        old, new = packing.codes(packed()), packing.codes(back)
         stayed = int((new == old).sum()) / old.numel()
         apart = finetune.onto(fresh("lora"), folder / mode)
         strays[mode, "16 bit"] = strayed(apart, mode)

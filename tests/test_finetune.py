@@ -3,7 +3,16 @@
 import sys
 from dataclasses import replace
 
-from gpulab_utils import fake_training, finetune, kernels, language, ledger, plan, small_gpt
+from gpulab_utils import (
+    fake_training,
+    finetune,
+    kernels,
+    language,
+    ledger,
+    packing,
+    plan,
+    small_gpt,
+)
 from gpulab_utils.models import MODELS
 
 import pytest
@@ -37,7 +46,7 @@ def trained(folder, made):
 @pytest.fixture(scope="module")
 def qlora(tmp_path_factory):
     folder = tmp_path_factory.mktemp("qlora")
-    return trained(folder, finetune.packed(base())), folder
+    return trained(folder, packing.packed(base())), folder
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +62,7 @@ def test_held_out_loss_falls(lora, qlora):
 
 
 def test_reloaded_adapters_give_the_same_bits(lora, qlora):
-    for (model, folder), fresh in ((lora, base()), (qlora, finetune.packed(base()))):
+    for (model, folder), fresh in ((lora, base()), (qlora, packing.packed(base()))):
         again = finetune.onto(fresh, folder)
         ids = windows(2, "test")
         assert torch.equal(finetune.logits(again, ids), finetune.logits(model, ids))
@@ -77,10 +86,8 @@ def test_qlora_merges_into_what_it_was_trained_on(qlora):
     def off(made):
         return (finetune.logits(made, ids) - want).norm().item()
 
-    wide = finetune.merged(
-        finetune.onto(finetune.unpacked(finetune.packed(base())), folder)
-    )
-    narrow = finetune.merged(finetune.onto(finetune.packed(base()), folder))
+    wide = finetune.merged(finetune.onto(packing.unpacked(packing.packed(base())), folder))
+    narrow = finetune.merged(finetune.onto(packing.packed(base()), folder))
     assert kernels.bitsandbytes().nn.Linear4bit in map(type, narrow.modules())
     assert off(wide) < 1e-3 * want.norm().item()
     assert off(narrow) > 20 * off(wide)
@@ -90,7 +97,7 @@ def test_codes_by_hand():
     made = base()
     layer = made.model.layers[0].self_attn.q_proj  # the first of all
     layer.weight.data.zero_()[0, :2] = torch.tensor([1.0, -1.0])  # NF4's last and first
-    told = finetune.codes(finetune.packed(made))
+    told = packing.codes(packing.packed(made))
     wide = made.config.intermediate_size
     assert told.numel() == 2 * (4 * WIDTH * WIDTH + 3 * WIDTH * wide)
     assert (told.min(), told.max()) == (0, 15)
@@ -99,7 +106,7 @@ def test_codes_by_hand():
 
 def test_scoring_first_costs_no_gradient():
     """bitsandbytes would repack for AVX512 in eval mode, and lose the gradient after it."""
-    model = finetune.adapted(finetune.packed(base(torch.bfloat16)))
+    model = finetune.adapted(packing.packed(base(torch.bfloat16)))
     score(model)
     model.train()
     with finetune.lower():
@@ -112,7 +119,7 @@ def test_scoring_first_costs_no_gradient():
 def test_bytes_are_the_planners(mode):
     shape = replace(MODELS["smollm2-135m"], layers=3, vocab=4096)
     made = fake_training.model_of(shape, "bf16")
-    made = finetune.packed(made) if mode == "qlora" else made
+    made = packing.packed(made) if mode == "qlora" else made
     model = finetune.adapted(made).train()
     ids = windows(8).view(2, 256)
     adam = finetune.optimizer(model)
@@ -127,15 +134,15 @@ def test_bytes_are_the_planners(mode):
 def test_nested_scales_come_back():
     made = base()
     weight = made.model.layers[0].mlp.up_proj.weight.detach().clone()
-    finetune.unpacked(finetune.packed(made, nested=True))
+    packing.unpacked(packing.packed(made, nested=True))
     moved = (made.model.layers[0].mlp.up_proj.weight - weight).norm() / weight.norm()
     assert 0.05 < moved < 0.15  # 1.4 where it had been repacked
 
 
 def test_what_is_missing_is_named(monkeypatch):
     with pytest.raises(ValueError, match=r"no linear named q_proj, .* in Linear"):
-        finetune.packed(torch.nn.Linear(4, 4))
-    for name, call in (("peft", finetune.adapted), ("bitsandbytes", finetune.packed)):
+        packing.packed(torch.nn.Linear(4, 4))
+    for name, call in (("peft", finetune.adapted), ("bitsandbytes", packing.packed)):
         monkeypatch.setitem(sys.modules, name, None)
         with pytest.raises(kernels.KernelMissing, match=f"pip install {name}"):
             call(base())
@@ -146,7 +153,7 @@ def test_a_packed_model_without_its_16_bit_one():
     shape = replace(
         MODELS["llama-2-13b"], hidden=512, layers=2, heads=4, kv_heads=4, intermediate=1408
     )
-    model = finetune.adapted(finetune.random_packed(shape)).train()
+    model = finetune.adapted(packing.random_packed(shape)).train()
     assert not [n for n, p in model.named_parameters() if p.is_meta]
     ids, adam = windows(2).view(1, 128), finetune.optimizer(model)
     seen = ledger.largest(ledger.peaks(model, adam, ids, finetune.lower())).total

@@ -30,7 +30,7 @@ ORDER = [
     *["kernels", "fourbit", "minifloats", "ggml_blocks", "normalfloat", "quant"],
     *["decoder", "oracle", "real13b"],
     *["paging", "steps", "weights_table", "kv_cache", "masks", "slimming", "distilling"],
-    *["ledger", "fake_layers", "fake_training", "finetune", "training_time"],
+    *["ledger", "fake_layers", "fake_training", "packing", "finetune", "training_time"],
     *["programs", "loops", "sharding"],
     *["results", "techniques", "claims", "plots"],
     *["doctor", "recorder", "listing", "cli"],

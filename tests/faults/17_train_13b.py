@@ -176,8 +176,8 @@ FAULTS = [
         "assert not real or undone > 0.5",
     ),
     (
-        "old, new = finetune.codes(packed()), finetune.codes(back)",
-        "old, new = finetune.codes(back), finetune.codes(back)",
+        "old, new = packing.codes(packed()), packing.codes(back)",
+        "old, new = packing.codes(back), packing.codes(back)",
         "assert (0.9 if real else 0.1) < stayed < 1",
     ),
     (
@@ -186,7 +186,7 @@ FAULTS = [
         "assert carried > 0.4",
     ),
     (
-        "return finetune.unpacked(made) if wide else made",
+        "return packing.unpacked(made) if wide else made",
         "return deepcopy(base).float() if wide else made",
         'assert strays["qlora", True] < 0.5 * strays["qlora", "16 bit"]',
     ),
